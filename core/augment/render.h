@@ -1,0 +1,38 @@
+// From an image file's bytes to the sample's place in a slot: decode only what the steps need, resize, flip, normalise,
+// cast; the last pass writes into the slot.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/types/span.h"
+#include "core/augment/draw.h"
+#include "core/augment/recipe.h"
+#include "core/shard/dataset.h"
+
+namespace headrace {
+
+// One per decoding thread; not thread-safe. Keeps its memory between calls.
+class SampleRenderer {
+ public:
+  SampleRenderer();
+  ~SampleRenderer();
+
+  // Writes the sample to `out`: height × width × 3 elements of recipe.dtype in recipe.memory_format (contiguous: three
+  // planes; channels_last: interleaved), `out` aligned to the element only. Every element is written or the status is not OK
+  // (INVALID_ARGUMENT: the bytes cannot be decoded, with the reason).
+  absl::Status Render(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Recipe& recipe, const Draw& draw,
+                      void* out, std::string* warning);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The SIMD target chosen at run time ("AVX2", …), for stats.
+std::string SimdTarget();
+
+// Bytes of one element.
+int DTypeBytes(DType dtype);
+
+}  // namespace headrace

@@ -1,0 +1,40 @@
+// The cpu engine's decoder: pixels of a region of an image file.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/types/span.h"
+#include "core/decode/image.h"
+#include "core/shard/dataset.h"
+
+namespace headrace {
+
+// One per decoding thread; not thread-safe. Keeps its memory between calls.
+class ImageDecoder {
+ public:
+  ImageDecoder();
+  ~ImageDecoder();
+
+  // Decodes `region` (in **stored** coordinates, inside width × height of `info`) to RGB as
+  // Pillow's Image.open(…).convert("RGB") gives it: libjpeg-turbo's ISLOW IDCT, fancy upsampling and colour conversion;
+  // grey replicated; CMYK and YCCK by Pillow's rule; PNG palette, grey, 16-bit and alpha by Pillow's rules.
+  // The pixels are those of a full decode cut to the region. JPEG: rows above the region are skipped, rows below never
+  // decoded, columns cropped to iMCUs with one guard column.
+  // INVALID_ARGUMENT with the library's reason for undecodable bytes; `warning` (may be null) receives the library's
+  // first warning or "" (libjpeg repairs and goes on, as Pillow does where Pillow accepts the file).
+  absl::Status Decode(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Rect& region, RgbImage* out,
+                      std::string* warning);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Applies an EXIF orientation (1 … 8) like ImageOps.exif_transpose.
+void ApplyOrientation(const RgbImage& in, int orientation, RgbImage* out);
+
+// The region of the stored image that becomes `oriented` (a region of the oriented image).
+Rect StoredRegion(const Rect& oriented, const ImageInfo& info);
+
+}  // namespace headrace

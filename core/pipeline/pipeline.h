@@ -1,0 +1,80 @@
+// Sessions and the threads that fill their rings. Knows no sockets: the server tells it what clients did and is told
+// when a client must be woken.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/batch/batch_layout.h"
+#include "core/batch/session_spec.h"
+#include "core/read/sample_reader.h"
+#include "core/slot/host_ring.h"
+
+namespace headrace {
+
+struct PipelineOptions {
+  int decode_threads = 1;         // named "hr-decode-N"
+  uint64_t host_memory_bytes = 0; // for all rings together
+  Verify verify = Verify::kOnce;
+  int read_ahead_batches = 2;     // batches behind the last slot being filled whose bytes are put on their way
+};
+
+struct SessionStats {
+  uint64_t id = 0;
+  std::string dataset;
+  int rank = 0, world_size = 1;
+  uint64_t batches = 0, samples = 0, bad_samples = 0;
+  uint64_t decode_ns = 0;      // thread time spent for this session
+  int slots = 0, slots_ready = 0;
+  uint64_t ring_bytes = 0;
+  Cursor cursor;               // of the next batch to be made
+};
+
+struct PipelineStats {
+  std::vector<SessionStats> sessions;
+  int decode_threads = 0;
+  uint64_t host_memory_bytes = 0, host_memory_used = 0;
+  uint64_t samples = 0, bad_samples = 0, batches = 0, bytes_read = 0;
+  uint64_t decode_ns = 0;
+  std::string simd_target;
+};
+
+// One trainer's subscription. All calls are thread-safe and do not block on decoding.
+class Session {
+ public:
+  virtual ~Session() = default;
+  virtual uint64_t id() const = 0;
+  virtual const SessionSpec& spec() const = 0;
+  virtual const BatchLayout& layout() const = 0;
+  virtual const HostRing& ring() const = 0;
+  // The ticket of the first batch at the cursor it was opened with.
+  virtual uint32_t first_ticket() const = 0;
+  // From now on batches start at `cursor`; returns the first ticket of the new sequence. Fills under way are abandoned.
+  virtual uint32_t Seek(const Cursor& cursor) = 0;
+  // The client sent a byte: look at its `released` words.
+  virtual void OnDoorbell() = 0;
+  // Frees the ring once no decode thread writes into it (at most one sample later). Idempotent.
+  virtual void Close() = 0;
+  // Sets the control page's `stopping` word and reason, for the client to find.
+  virtual void MarkStopping(const std::string& reason) = 0;
+  virtual SessionStats stats() const = 0;
+};
+
+class Pipeline {
+ public:
+  // `wake` is called from decode threads when a ticket became ready and the client's `waiting` word was set.
+  using Wake = std::function<void()>;
+
+  static std::unique_ptr<Pipeline> Create(const PipelineOptions& options);
+  virtual ~Pipeline() = default;  // closes the sessions, joins the threads
+
+  // Reserves the ring's memory (RESOURCE_EXHAUSTED with the numbers when the budget or the cgroup's limit is too small)
+  // and starts filling. Populates slot 0 first, the others on another thread.
+  virtual absl::StatusOr<std::shared_ptr<Session>> Open(SessionSpec spec, const Cursor& cursor, Wake wake) = 0;
+  virtual PipelineStats stats() const = 0;
+};
+
+}  // namespace headrace

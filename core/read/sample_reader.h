@@ -1,0 +1,48 @@
+// From a row of the index to a value's bytes: pread into a buffer of the decoding thread.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "core/shard/dataset.h"
+
+namespace headrace {
+
+enum class Verify { kEvery, kOnce, kNever };
+
+// Remembers which samples' hashes were found right: one bit per sample. Shared by the threads that read a dataset.
+class VerifiedSamples {
+ public:
+  explicit VerifiedSamples(uint64_t num_samples);
+  bool Contains(uint64_t sample) const;
+  void Insert(uint64_t sample);
+
+ private:
+  std::vector<std::atomic<uint64_t>> words_;
+};
+
+// One per decoding thread. Blocks on the disk.
+class SampleReader {
+ public:
+  // The bytes of a kImage or kText value; valid until the next call. DATA_LOSS when the hash differs or the file is
+  // shorter than it was, with "shard S, sample N, field F". The buffer keeps the largest size seen up to 4 MiB.
+  absl::StatusOr<absl::Span<const uint8_t>> Read(const Dataset& dataset, const SampleRow& row, int field,
+                                                 Verify verify, VerifiedSamples* verified);
+
+ private:
+  std::vector<uint8_t> buffer_;
+};
+
+// Tells the kernel that a value will be read soon (posix_fadvise WILLNEED): starts the disk, does not wait for it.
+void PrefetchValue(const Dataset& dataset, const ValueLocation& location);
+
+// "shard S, sample N (name)": how messages name a sample. Reads the name from the shard; leaves it out if that fails.
+std::string DescribeSample(const Dataset& dataset, uint64_t sample);
+
+// The value of the field `name`, or "" without such a field.
+absl::StatusOr<std::string> ReadName(const Dataset& dataset, const SampleRow& row);
+
+}  // namespace headrace

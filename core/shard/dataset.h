@@ -1,0 +1,111 @@
+// A dataset opened for serving: DIR/dataset.json, and per shard NNNNN.lmdb and NNNNN.index (docs/shard_format.md).
+// Nothing is mapped: rows and bytes are read with pread, so a truncated file or a failing disk is a status.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/base/unique_fd.h"
+
+namespace headrace {
+
+enum class FieldKind : uint32_t {
+  kImage = 1,    // an image file, byte for byte
+  kInt64 = 2,    // a scalar, kept in the index row
+  kFloat64 = 3,  // a scalar, kept in the index row
+  kText = 4,     // UTF-8, variable length
+};
+
+struct Field {
+  std::string name;  // `image`, `label`, `name`, or a column of --list
+  FieldKind kind;
+  uint64_t max_bytes;  // longest value of the dataset (kImage, kText)
+};
+
+enum class ImageFormat : uint8_t { kUnknown = 0, kJpeg = 1, kPng = 2 };
+
+// What the index says of an image. Sizes are as stored, before orientation.
+struct ImageInfo {
+  ImageFormat format = ImageFormat::kUnknown;
+  uint32_t width = 0, height = 0;  // px
+  uint8_t orientation = 1;         // EXIF, 1 … 8
+  uint8_t components = 3;          // channels in the file
+  uint8_t sampling[4] = {};        // JPEG: per component h << 4 | v; 0 elsewhere
+  bool progressive = false;
+  bool damaged = false;  // its library warned while packing (--check)
+
+  bool swaps_axes() const { return orientation >= 5; }
+  uint32_t oriented_width() const { return swaps_axes() ? height : width; }
+  uint32_t oriented_height() const { return swaps_axes() ? width : height; }
+};
+
+// Where a variable-length value lies.
+struct ValueLocation {
+  uint32_t shard = 0;
+  uint64_t offset = 0;  // in the shard's LMDB file
+  uint64_t length = 0;  // bytes
+  uint64_t xxh3 = 0;    // XXH3-64 of the value
+};
+
+// One sample's row of the index. Indexed like Dataset::fields().
+struct SampleRow {
+  uint64_t sample = 0;
+  ImageInfo image;  // of the field `image`
+  struct Value {
+    ValueLocation location;  // kImage, kText
+    int64_t i64 = 0;         // kInt64
+    double f64 = 0;          // kFloat64
+  };
+  std::vector<Value> values;
+};
+
+// Thread-safe after Open; immutable. Files stay open for the object's life, so a dataset that is replaced or deleted
+// meanwhile goes on being served as it was.
+class Dataset {
+ public:
+  // Opens DIR. O(number of shards): no row is read. NOT_FOUND without a dataset.json ("… is not a dataset (no
+  // dataset.json); make one with `headrace pack SRC DIR`"), DATA_LOSS where files contradict each other.
+  static absl::StatusOr<std::shared_ptr<const Dataset>> Open(const std::string& dir);
+
+  const std::string& dir() const { return dir_; }
+  // Identity of the content (schema, counts, per-shard checksums): 32 hex digits. Equal packs have equal hashes.
+  const std::string& hash() const { return hash_; }
+  uint64_t size() const { return size_; }  // samples
+  uint32_t num_shards() const { return static_cast<uint32_t>(shards_.size()); }
+  const std::vector<Field>& fields() const { return fields_; }
+  // Index in fields(), or -1.
+  int FindField(const std::string& name) const;
+  const std::vector<std::string>& classes() const { return classes_; }
+
+  // One pread. The row is checked against its checksum and the shard's size; DATA_LOSS names shard and sample.
+  // `row` is reused without allocating once it has its size.
+  absl::Status ReadRow(uint64_t sample, SampleRow* row) const;
+
+  int shard_fd(uint32_t shard) const { return shards_[shard].lmdb.get(); }
+  std::string shard_path(uint32_t shard) const;
+  // (shard, sample's number within it)
+  std::pair<uint32_t, uint64_t> Locate(uint64_t sample) const;
+  uint64_t shard_bytes(uint32_t shard) const { return shards_[shard].lmdb_bytes; }
+  uint64_t shard_first_sample(uint32_t shard) const { return shards_[shard].first_sample; }
+
+ private:
+  friend struct DatasetParser;
+  struct Shard {
+    UniqueFd lmdb, index;
+    uint64_t first_sample, num_samples, lmdb_bytes, index_bytes, rows_offset;
+  };
+  Dataset() = default;
+
+  std::string dir_, hash_;
+  uint64_t size_ = 0;
+  std::vector<Field> fields_;
+  std::vector<std::string> classes_;
+  std::vector<Shard> shards_;
+  uint32_t row_bytes_ = 0;
+};
+
+}  // namespace headrace

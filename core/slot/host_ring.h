@@ -1,0 +1,40 @@
+// The slots of one session: one sealed memfd, a control page and n slots.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/base/status.h"
+#include "core/base/unique_fd.h"
+#include "core/slot/slot_layout.h"
+
+namespace headrace {
+
+// Created by the daemon, mapped by it and by its one client. Its memory is given back when it is destroyed even if
+// somebody else still maps it (the memfd is punched empty).
+class HostRing {
+ public:
+  // memfd, ftruncate, F_SEAL_SHRINK|GROW|SEAL. Takes address space only; Populate takes memory.
+  static absl::StatusOr<std::unique_ptr<HostRing>> Create(int num_slots, uint64_t slot_bytes);
+  ~HostRing();
+
+  // Allocates and touches one slot's memory (fallocate, MADV_POPULATE_WRITE). Blocks 0.5 ms per MB; RESOURCE_EXHAUSTED
+  // when memory is refused. Idempotent.
+  absl::Status Populate(int slot);
+
+  int fd() const { return fd_.get(); }
+  int num_slots() const { return num_slots_; }
+  uint64_t slot_bytes() const { return slot_bytes_; }
+  uint64_t total_bytes() const { return HR_CONTROL_BYTES + static_cast<uint64_t>(num_slots_) * slot_bytes_; }
+  hr_control* control() const { return reinterpret_cast<hr_control*>(base_); }
+  uint8_t* slot(int i) const { return base_ + HR_CONTROL_BYTES + static_cast<uint64_t>(i) * slot_bytes_; }
+
+ private:
+  HostRing() = default;
+  UniqueFd fd_;
+  int num_slots_ = 0;
+  uint64_t slot_bytes_ = 0;
+  uint8_t* base_ = nullptr;
+};
+
+}  // namespace headrace
