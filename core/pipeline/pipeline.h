@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/batch/batch_layout.h"
+#include "core/slot/batch_layout.h"
 #include "core/batch/session_spec.h"
 #include "core/read/sample_reader.h"
 #include "core/slot/host_ring.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/augment/render.h"
-#include "core/batch/batch_layout.h"
+#include "core/slot/batch_layout.h"
 #include "core/batch/order.h"
 #include "core/read/sample_reader.h"
 
@@ -27,10 +27,5 @@ class SampleFiller {
   SampleRow row_;
   Draw draw_;
 };
-
-// What `audit` prints for one sample: JSON object with sample, name, label, shard and the drawn parameters.
-// `AuditStep` gives the array for step `step` counted from `start` (as enumerate(loader) does after iteration began there).
-// OUT_OF_RANGE when the epoch has no such step.
-absl::StatusOr<std::string> AuditStep(const SessionSpec& spec, const Cursor& start, uint64_t step);
 
 }  // namespace headrace
