@@ -20,6 +20,15 @@ struct PipelineOptions {
   uint64_t host_memory_bytes = 0; // for all rings together
   Verify verify = Verify::kOnce;
   int read_ahead_batches = 2;     // batches behind the last slot being filled whose bytes are put on their way
+  // Called from decode threads, once per bad sample and session whatever its policy, with "shard S, sample N (name): …".
+  // May be empty.
+  std::function<void(const std::string& message)> on_bad_sample;
+};
+
+// What becomes of a closed session's memory while somebody else still maps it.
+enum class RingMemory {
+  kKeep,     // the client lives and may hold tensors of it (also when the daemon stops): its pages go when it unmaps them
+  kDiscard,  // the client's process is dead: its pages go at once, even if a forked child still maps them
 };
 
 struct SessionStats {
@@ -57,7 +66,7 @@ class Session {
   // The client sent a byte: look at its `released` words.
   virtual void OnDoorbell() = 0;
   // Frees the ring once no decode thread writes into it (at most one sample later). Idempotent.
-  virtual void Close() = 0;
+  virtual void Close(RingMemory memory) = 0;
   // Sets the control page's `stopping` word and reason, for the client to find.
   virtual void MarkStopping(const std::string& reason) = 0;
   virtual SessionStats stats() const = 0;
@@ -69,7 +78,7 @@ class Pipeline {
   using Wake = std::function<void()>;
 
   static std::unique_ptr<Pipeline> Create(const PipelineOptions& options);
-  virtual ~Pipeline() = default;  // closes the sessions, joins the threads
+  virtual ~Pipeline() = default;  // closes the sessions (kKeep), joins the threads
 
   // Reserves the ring's memory (RESOURCE_EXHAUSTED with the numbers when the budget or the cgroup's limit is too small)
   // and starts filling. Populates slot 0 first, the others on another thread.

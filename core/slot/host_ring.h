@@ -10,8 +10,8 @@
 
 namespace headrace {
 
-// Created by the daemon, mapped by it and by its one client. Its memory is given back when it is destroyed even if
-// somebody else still maps it (the memfd is punched empty).
+// Created by the daemon, mapped by it and by its one client. Destroying it leaves the client's mapping as it is: a client
+// that lives may still hold tensors of it.
 class HostRing {
  public:
   // memfd, ftruncate, F_SEAL_SHRINK|GROW|SEAL. Takes address space only; Populate takes memory.
@@ -21,6 +21,10 @@ class HostRing {
   // Allocates and touches one slot's memory (fallocate, MADV_POPULATE_WRITE). Blocks 0.5 ms per MB; RESOURCE_EXHAUSTED
   // when memory is refused. Idempotent.
   absl::Status Populate(int slot);
+
+  // For a client that is dead: gives the memory back at once, even if a forked child still maps it (the memfd is punched
+  // empty). Nobody may write into the ring any more.
+  void Discard();
 
   int fd() const { return fd_.get(); }
   int num_slots() const { return num_slots_; }
