@@ -1,0 +1,205 @@
+#include "core/decode/png/png_header.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/decode/exif.h"
+
+namespace headrace {
+namespace {
+
+constexpr uint8_t kSignature[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
+constexpr size_t kChunkOverheadBytes = 12;     // length, type, checksum
+constexpr size_t kMaxTextBytes = size_t{1} << 20;  // Pillow's MAX_TEXT_CHUNK
+
+absl::Status Invalid(const std::string& reason) {
+  return absl::InvalidArgumentError(absl::StrCat("PNG: ", reason));
+}
+
+uint32_t U32(const uint8_t* p) {
+  return uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | p[3];
+}
+
+std::string_view Text(absl::Span<const uint8_t> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+absl::Span<const uint8_t> Bytes(std::string_view text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+// The inflated text, or "" when it is broken or longer than kMaxTextBytes.
+std::string Inflate(std::string_view compressed) {
+  z_stream stream = {};
+  if (inflateInit(&stream) != Z_OK) return "";
+  std::string text;
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(compressed.data()));
+  stream.avail_in = static_cast<uInt>(compressed.size());
+  char piece[4096];
+  int code = Z_OK;
+  while (code == Z_OK && text.size() <= kMaxTextBytes) {
+    stream.next_out = reinterpret_cast<Bytef*>(piece);
+    stream.avail_out = sizeof(piece);
+    code = inflate(&stream, Z_NO_FLUSH);
+    text.append(piece, sizeof(piece) - stream.avail_out);
+  }
+  inflateEnd(&stream);
+  return code == Z_STREAM_END && text.size() <= kMaxTextBytes ? text : "";
+}
+
+// Splits at the first NUL. False without one.
+bool SplitAtNul(std::string_view* rest, std::string_view* head) {
+  const size_t nul = rest->find('\0');
+  if (nul == std::string_view::npos) return false;
+  *head = rest->substr(0, nul);
+  rest->remove_prefix(nul + 1);
+  return true;
+}
+
+// `\nexif\n    length\nhex digits over many lines`: the bytes behind the third line break.
+std::vector<uint8_t> ParseRawProfile(std::string_view text) {
+  for (int line = 0; line < 3; ++line) {
+    const size_t end = text.find('\n');
+    if (end == std::string_view::npos) return {};
+    text.remove_prefix(end + 1);
+  }
+  std::vector<uint8_t> bytes;
+  int high = -1;
+  for (const char c : text) {
+    int digit;
+    if (c >= '0' && c <= '9') digit = c - '0';
+    else if (c >= 'a' && c <= 'f') digit = c - 'a' + 10;
+    else if (c >= 'A' && c <= 'F') digit = c - 'A' + 10;
+    else if (c == ' ' || c == '\n' || c == '\r' || c == '\t') continue;
+    else return {};
+    if (high < 0) {
+      high = digit;
+    } else {
+      bytes.push_back(static_cast<uint8_t>(high << 4 | digit));
+      high = -1;
+    }
+  }
+  return bytes;
+}
+
+// What the chunks say about the orientation; later chunks replace earlier ones, as in Pillow.
+struct Metadata {
+  absl::Span<const uint8_t> exif;
+  bool has_exif = false;
+  std::string raw_profile;
+  std::string xmp;
+
+  void AddText(std::string_view key, std::string_view text) {
+    if (key == "Raw profile type exif") raw_profile = std::string(text);
+    if (key == "XML:com.adobe.xmp") xmp = std::string(text);
+  }
+
+  static bool Wanted(std::string_view key) {
+    return key == "Raw profile type exif" || key == "XML:com.adobe.xmp";
+  }
+
+  void AddChunk(std::string_view type, absl::Span<const uint8_t> body) {
+    std::string_view rest = Text(body), key;
+    if (type == "eXIf") {
+      exif = body;
+      has_exif = true;
+    } else if (type == "tEXt") {
+      if (SplitAtNul(&rest, &key)) AddText(key, rest);
+    } else if (type == "zTXt") {
+      if (!SplitAtNul(&rest, &key) || !Wanted(key) || rest.empty() || rest[0] != 0) return;
+      AddText(key, Inflate(rest.substr(1)));
+    } else if (type == "iTXt") {
+      AddInternationalText(rest);
+    }
+  }
+
+  void AddInternationalText(std::string_view rest) {
+    std::string_view key, language, translated;
+    if (!SplitAtNul(&rest, &key) || !Wanted(key) || rest.size() < 2) return;
+    const bool compressed = rest[0] != 0;
+    const bool known_method = rest[1] == 0;
+    rest.remove_prefix(2);
+    if (!SplitAtNul(&rest, &language) || !SplitAtNul(&rest, &translated)) return;
+    if (!compressed) {
+      AddText(key, rest);
+    } else if (known_method) {
+      AddText(key, Inflate(rest));
+    }
+  }
+
+  int Orientation() const {
+    int found = 0;
+    if (has_exif) {
+      found = ExifOrientation(exif);
+    } else if (!raw_profile.empty()) {
+      found = ExifOrientation(ParseRawProfile(raw_profile));
+    }
+    return found != 0 ? found : XmpOrientation(Bytes(xmp));
+  }
+};
+
+// Channels of a colour type if `bits` is allowed with it, else 0 (table 11.1 of the standard).
+int Channels(int colour_type, int bits) {
+  const bool deep = bits == 8 || bits == 16;
+  const bool shallow = bits == 1 || bits == 2 || bits == 4;
+  switch (colour_type) {
+    case 0: return deep || shallow ? 1 : 0;
+    case 2: return deep ? 3 : 0;
+    case 3: return shallow || bits == 8 ? 3 : 0;
+    case 4: return deep ? 2 : 0;
+    case 6: return deep ? 4 : 0;
+    default: return 0;
+  }
+}
+
+absl::Status ReadIhdr(absl::Span<const uint8_t> chunk, ImageInfo* info) {
+  if (chunk.size() < 25 || std::memcmp(chunk.data(), "\0\0\0\x0DIHDR", 8) != 0) {
+    return Invalid("no IHDR chunk");
+  }
+  if (crc32(0, chunk.data() + 4, 17) != U32(chunk.data() + 21)) return Invalid("wrong checksum of IHDR");
+  const uint8_t* body = chunk.data() + 8;
+  info->format = ImageFormat::kPng;
+  info->width = U32(body);
+  info->height = U32(body + 4);
+  info->components = static_cast<uint8_t>(Channels(body[9], body[8]));
+  if (info->width == 0 || info->height == 0) return Invalid("width or height is 0");
+  if ((info->width | info->height) >> 31 != 0) return Invalid("width or height is above 2^31 - 1");
+  if (info->components == 0) {
+    return Invalid(absl::StrCat("colour type ", int{body[9]}, " with ", int{body[8]}, " bits"));
+  }
+  if (body[10] != 0 || body[11] != 0 || body[12] > 1) {
+    return Invalid("unknown compression, filter or interlacing");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool IsPng(absl::Span<const uint8_t> bytes) {
+  return bytes.size() >= sizeof(kSignature) && std::memcmp(bytes.data(), kSignature, sizeof(kSignature)) == 0;
+}
+
+absl::StatusOr<ImageInfo> ReadPngHeader(absl::Span<const uint8_t> bytes) {
+  ImageInfo info;
+  bytes.remove_prefix(sizeof(kSignature));
+  HEADRACE_RETURN_IF_ERROR(ReadIhdr(bytes, &info));
+  // Only lengths and types are read of most chunks; a file that is cut off shows when it is decoded.
+  Metadata metadata;
+  while (bytes.size() >= kChunkOverheadBytes) {
+    const size_t length = U32(bytes.data());
+    const std::string_view type = Text(bytes.subspan(4, 4));
+    if (type == "IEND" || length > bytes.size() - kChunkOverheadBytes) break;
+    metadata.AddChunk(type, bytes.subspan(8, length));
+    bytes.remove_prefix(length + kChunkOverheadBytes);
+  }
+  info.orientation = static_cast<uint8_t>(metadata.Orientation());
+  return info;
+}
+
+}  // namespace headrace

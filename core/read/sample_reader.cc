@@ -1,0 +1,96 @@
+#include "core/read/sample_reader.h"
+
+#include <fcntl.h>
+#include <xxhash.h>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/file.h"
+
+namespace headrace {
+namespace {
+
+// A buffer that once held a huge value is given back; ordinary photos stay below this.
+constexpr size_t kKeptBytes = size_t{4} << 20;
+
+// "shard S, sample N, field F".
+std::string Where(const Dataset& dataset, const SampleRow& row, int field) {
+  const auto [shard, number] = dataset.Locate(row.sample);
+  return absl::StrCat("shard ", shard, ", sample ", row.sample, ", field ",
+                      dataset.fields()[static_cast<size_t>(field)].name);
+}
+
+absl::Status ReadValue(const Dataset& dataset, const SampleRow& row, int field, uint8_t* out) {
+  const ValueLocation& location = row.values[static_cast<size_t>(field)].location;
+  const std::string path = dataset.shard_path(location.shard);
+  absl::Status status = ReadAt(dataset.shard_fd(location.shard), out, location.length, location.offset, path);
+  if (status.ok()) return status;
+  // The row was checked against the file's size when it was opened, so a file that ends early has been cut since.
+  if (absl::IsOutOfRange(status)) status = absl::DataLossError(std::string(status.message()));
+  return Annotate(status, Where(dataset, row, field));
+}
+
+absl::Status CheckHash(const Dataset& dataset, const SampleRow& row, int field, absl::Span<const uint8_t> bytes) {
+  if (XXH3_64bits(bytes.data(), bytes.size()) == row.values[static_cast<size_t>(field)].location.xxh3) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat(Where(dataset, row, field),
+                                          ": the bytes differ from those that were packed (wrong hash)"));
+}
+
+}  // namespace
+
+VerifiedSamples::VerifiedSamples(uint64_t num_samples) : words_((num_samples + 63) / 64) {}
+
+bool VerifiedSamples::Contains(uint64_t sample) const {
+  return (words_[sample / 64].load(std::memory_order_relaxed) >> (sample % 64) & 1) != 0;
+}
+
+void VerifiedSamples::Insert(uint64_t sample) {
+  words_[sample / 64].fetch_or(uint64_t{1} << (sample % 64), std::memory_order_relaxed);
+}
+
+absl::StatusOr<absl::Span<const uint8_t>> SampleReader::Read(const Dataset& dataset, const SampleRow& row, int field,
+                                                             Verify verify, VerifiedSamples* verified) {
+  const Field& description = dataset.fields()[static_cast<size_t>(field)];
+  const size_t length = row.values[static_cast<size_t>(field)].location.length;
+  if (buffer_.size() > kKeptBytes && length <= kKeptBytes) {
+    buffer_.resize(kKeptBytes);
+    buffer_.shrink_to_fit();
+  }
+  if (buffer_.size() < length) buffer_.resize(length);
+  HEADRACE_RETURN_IF_ERROR(ReadValue(dataset, row, field, buffer_.data()));
+  const absl::Span<const uint8_t> bytes(buffer_.data(), length);
+  // One bit per sample: it stands for the image, which is nearly all of a sample's bytes. Texts are hashed each time.
+  const bool remember = verify == Verify::kOnce && description.kind == FieldKind::kImage && verified != nullptr;
+  if (verify == Verify::kNever || (remember && verified->Contains(row.sample))) return bytes;
+  HEADRACE_RETURN_IF_ERROR(CheckHash(dataset, row, field, bytes));
+  if (remember) verified->Insert(row.sample);
+  return bytes;
+}
+
+void PrefetchValue(const Dataset& dataset, const ValueLocation& location) {
+  // Advice only: if it fails the read is merely slower, and reports what is wrong.
+  (void)::posix_fadvise(dataset.shard_fd(location.shard), static_cast<off_t>(location.offset),
+                        static_cast<off_t>(location.length), POSIX_FADV_WILLNEED);
+}
+
+std::string DescribeSample(const Dataset& dataset, uint64_t sample) {
+  std::string text = absl::StrCat("shard ", dataset.Locate(sample).first, ", sample ", sample);
+  SampleRow row;
+  if (!dataset.ReadRow(sample, &row).ok()) return text;
+  const absl::StatusOr<std::string> name = ReadName(dataset, row);
+  if (name.ok() && !name->empty()) absl::StrAppend(&text, " (", *name, ")");
+  return text;
+}
+
+absl::StatusOr<std::string> ReadName(const Dataset& dataset, const SampleRow& row) {
+  const int field = dataset.FindField("name");
+  if (field < 0 || dataset.fields()[static_cast<size_t>(field)].kind != FieldKind::kText) return std::string();
+  std::string name(row.values[static_cast<size_t>(field)].location.length, '\0');
+  auto* bytes = reinterpret_cast<uint8_t*>(name.data());
+  HEADRACE_RETURN_IF_ERROR(ReadValue(dataset, row, field, bytes));
+  HEADRACE_RETURN_IF_ERROR(CheckHash(dataset, row, field, absl::MakeConstSpan(bytes, name.size())));
+  return name;
+}
+
+}  // namespace headrace
