@@ -1,0 +1,79 @@
+"""One subscription of this process, by the C library."""
+
+import ctypes
+import json
+import time
+
+from headrace import _library, errors
+
+
+class Field:
+    """What Python needs to know of a field of a batch."""
+
+    def __init__(self, layout):
+        self.name = layout.name.decode()
+        self.dtype = _library.DTYPE_NAMES[layout.dtype]
+        self.ndim = layout.ndim
+        self.capacity = layout.shape[0]  # samples that a slot holds at most
+
+
+class Session:
+    """Opened at a cursor. Not thread-safe: the loader holds its lock around every call."""
+
+    def __init__(self, connection, spec, dataset_hash, epoch, position, timeout):
+        self._library = _library.library()
+        self._generation = _library.generation
+        self._handle = ctypes.c_void_p()
+        text, digest = json.dumps(spec).encode(), dataset_hash.encode()
+        self._retry(
+            timeout,
+            lambda ms: self._library.hr_session_open(
+                connection.handle, text, digest, epoch, position, ms, ctypes.byref(self._handle)
+            ),
+        )
+        self._next = self._library.hr_session_next
+        self.batch = _library.Batch()
+        self._batch = ctypes.byref(self.batch)
+        info = self._library.hr_session_info(self._handle).contents
+        self.id = info.session_id
+        self.order_version, self.pixel_version = info.order_version, info.pixel_version
+        self.fields = [Field(info.fields[i]) for i in range(info.num_fields)]
+        self.cursor = (epoch, position)  # where the next batch starts, as far as we know
+
+    def next(self, timeout_ms):
+        """Fills self.batch. Returns OK, or raises; a signal handler's exception comes out of the loop by itself."""
+        code = self._next(self._handle, self._batch, timeout_ms)
+        if code == errors.INTERRUPTED:
+            self._retry(timeout_ms / 1000, lambda ms: self._next(self._handle, self._batch, ms))
+        elif code != errors.OK:
+            raise errors.from_code(code, _library.last_error())
+        self.cursor = (self.batch.next_epoch, self.batch.next_position)
+
+    def seek(self, epoch, position, timeout):
+        self._retry(timeout, lambda ms: self._library.hr_session_seek(self._handle, epoch, position, ms))
+        self.cursor = (epoch, position)
+
+    def stats_of_ring(self):
+        stats = _library.SessionStats()
+        if self._handle:
+            self._library.hr_session_get_stats(self._handle, ctypes.byref(stats))
+        names = ("reconnections", "copied_batches", "slots", "slots_ready", "slots_leased")
+        return {name: getattr(stats, name) for name in names}
+
+    def close(self):
+        """Ends the session; batches handed out stay. Nothing in a forked child (it is the parent's) and at exit."""
+        handle, self._handle = self._handle, ctypes.c_void_p()
+        if handle and self._generation == _library.generation and not _library.ended:
+            self._library.hr_session_close(handle)
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            self.close()
+
+    @staticmethod
+    def _retry(timeout, call):
+        deadline = time.monotonic() + timeout
+        while True:
+            code = call(max(0, round((deadline - time.monotonic()) * 1000)))
+            if code != errors.INTERRUPTED:
+                return _library.check(code)

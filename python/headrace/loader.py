@@ -1,0 +1,352 @@
+"""`Loader`: batches as numpy arrays. Also the base of headrace.torch.DataLoader. Described in docs/python.md."""
+
+import os
+import threading
+import time
+import weakref
+
+from headrace import _arguments, _connection, _job, _library, _text, errors
+from headrace._progress import Progress, Steps, make_state, read_state
+from headrace._session import Session
+from headrace.dataset import Dataset
+
+
+class Loader:
+    """Iterates over the batches of a dataset made by `headrace pack`; each iteration is the next epoch.
+
+    Threads may share a loader and an iterator: calls take turns, each batch goes to one of them.
+    """
+
+    def __init__(self, dataset, batch_size=1, shuffle=False, *, transform=None, drop_last=False, last_batch=None, seed=0,
+                 dtype="float32", memory_format="contiguous", fields=None, return_index=False, rank=None, world_size=None,
+                 num_workers=None, prefetch_factor=2, timeout=60, on_bad_sample="fail", engine="auto", socket=None,
+                 **pytorch):  # fmt: skip
+        _arguments.check_foreign(pytorch)
+        rank, world_size = _job.rank_and_world_size(rank, world_size)
+        self._arguments = dict(dataset=dataset, batch_size=batch_size, shuffle=shuffle, transform=transform,
+                               drop_last=drop_last, last_batch=last_batch, seed=seed, dtype=dtype,
+                               memory_format=memory_format, fields=fields, return_index=return_index, rank=rank,
+                               world_size=world_size, num_workers=num_workers, prefetch_factor=prefetch_factor,
+                               timeout=timeout, on_bad_sample=on_bad_sample, engine=engine, socket=socket)  # fmt: skip
+        self._timeout = _arguments.seconds(timeout)
+        self._timeout_ms = max(1, round(self._timeout * 1000))
+        self._path = _arguments.dataset_path(dataset)
+        self._socket = None if socket is None else os.fspath(socket)
+        self._spec = _arguments.make_spec(
+            self._path, transform=transform, dtype=self._dtype_name(dtype),
+            memory_format=_arguments.format_name(memory_format), fields=fields, batch_size=batch_size, rank=rank,
+            world_size=world_size, shuffle=shuffle, seed=seed,
+            last_batch=_arguments.last_batch_policy(last_batch, drop_last, world_size), on_bad_sample=on_bad_sample,
+            num_workers=num_workers, prefetch_factor=prefetch_factor, engine=engine)  # fmt: skip
+        self.batch_size, self.drop_last = self._spec["batch_size"], self._spec["last_batch"] == "drop"
+        self.num_workers, self.prefetch_factor = num_workers or 0, self._spec["prefetch_factor"]
+        self.timeout, self.pin_memory = timeout, False
+        self.rank, self.world_size = rank, world_size
+        self._return_index = bool(return_index)
+        self._session = self._iteration = self._closed = None
+        self._timing = _Timing()
+        self._meet_daemon()
+
+    def _meet_daemon(self):
+        """Connects, learns what the dataset holds, and lets the daemon check the spec, so that errors come here."""
+        self._generation, self._lock = _library.generation, threading.Lock()
+        self._connection, description = _connection.connect(self._socket, self._path, self._timeout)
+        self.dataset = Dataset(description, self._connected, self._timeout)
+        _job.compare_dataset(self.dataset.path, self.dataset.hash)
+        if self._spec["fields"] is None:
+            self._spec["fields"] = [name for name in ("image", "label") if name in self.dataset.fields]
+        self._steps = Steps(len(self.dataset), self.batch_size, self.world_size, self.drop_last)
+        self._progress = Progress(self._steps)
+        self.sampler = _Sampler(self)
+        probe = {"spec": {**self._spec, "batch_size": 1}, "epoch": 0, "position": 0, "step": 0}
+        if self._steps.left(0):
+            self._connection.request(_library.AUDIT, probe, self._timeout)
+
+    # What a subclass does otherwise.
+
+    def _dtype_name(self, dtype):
+        name = _arguments.dtype_name(dtype)
+        if name == "bfloat16":
+            raise errors.InvalidArgumentError("numpy has no bfloat16: use headrace.torch.DataLoader, or float16")
+        return name
+
+    def _converter(self, field):
+        """A function from the address of a DLManagedTensor of this field, which it owns then, to what users get."""
+        from headrace import _numpy
+
+        return _numpy.converter(field)
+
+    # Iterating.
+
+    def __len__(self):
+        """Steps of a whole epoch; the same on all ranks."""
+        return self._steps.left(0)
+
+    def __iter__(self):
+        self._check_process()
+        with self._lock:
+            self._check_open()
+            previous = self._iteration and self._iteration()
+            if previous is not None:
+                previous.ended = "iter() was called again"
+            self._progress.begin()
+            self._align()
+            iteration = _Iteration(self)
+            self._iteration = weakref.ref(iteration)
+            return iteration
+
+    def _next_batch(self, iteration):
+        entered = time.perf_counter_ns()
+        if self._generation != _library.generation:
+            self._check_process()
+        with self._lock:
+            try:
+                self._check_open()
+                if iteration.ended is not None:
+                    iteration.stop()
+                if self._progress.steps_left == 0:
+                    iteration.ended = ""
+                    self._progress.finish()
+                    raise StopIteration
+                return self._take_batch(entered)
+            finally:
+                if self._closed:  # meanwhile, by another thread
+                    self._drop_session()
+
+    def _take_batch(self, entered):
+        progress, timing = self._progress, self._timing
+        try:
+            self._wait_for_batch()
+        except errors.BadSampleError:
+            progress.advance()
+            self._session.cursor = (progress.epoch, progress.position)
+            timing.bad_samples += 1
+            raise
+        finally:
+            timing.waited(entered)
+        batch = self._session.batch
+        try:
+            result = tuple([convert(address) for convert, address in zip(self._convert, batch.fields)])
+        except BaseException:
+            self._drop_session()  # an exception between two fields: it reopens at our cursor, so nothing is lost
+            raise
+        for convert in self._unwanted:
+            convert(batch.fields[len(result)])
+        progress.advance()
+        timing.samples += batch.length
+        timing.bad_samples += batch.bad_samples
+        return result
+
+    def _wait_for_batch(self):
+        """The batch at our cursor, in the session's struct."""
+        progress = self._progress
+        for _ in range(2):
+            self._align()
+            session = self._session
+            session.next(self._timeout_ms)
+            batch = session.batch
+            if batch.position == progress.position and batch.epoch == progress.epoch:
+                return
+            # Ctrl-C came between the library's return and ours, so the session is a step ahead: _align seeks back.
+            for i in range(batch.num_fields):
+                _library.delete(batch.fields[i])
+        raise errors.DaemonError(
+            f"the daemon sent epoch {batch.epoch}, position {batch.position} instead of {progress.epoch}, {progress.position}"
+        )
+
+    def _align(self):
+        """Makes the session's next batch ours: opens it, or seeks if it stands elsewhere."""
+        session, progress = self._session, self._progress
+        here = (progress.epoch, progress.position)
+        if (session is not None and session.cursor == here) or len(self) == 0:
+            return
+        target = self._steps.normalized(*here)
+        if session is None:
+            session = Session(self._connected(), self._spec, self.dataset.hash, *target, self._timeout)
+            fields = session.fields if self._return_index else session.fields[:-1]  # the sample numbers are last
+            self._convert = [
+                _text.converter(field, session.batch) if field.dtype == "text" else self._converter(field) for field in fields
+            ]
+            self._unwanted = () if self._return_index else (_library.delete,)
+            self._session = session
+        elif self._steps.normalized(*session.cursor) != target:
+            session.seek(*target, self._timeout)
+        else:
+            session.cursor = target
+
+    def _drop_session(self):
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    # Epochs and state.
+
+    @property
+    def epoch(self):
+        """The epoch of the running iteration, or of the next one when none runs."""
+        return self._progress.epoch
+
+    def set_epoch(self, epoch):
+        """Sets the epoch of the next iteration. The running one is not touched."""
+        epoch = _arguments.whole(epoch, "epoch", 0, 2**63 - 1)
+        with self._lock:
+            self._progress.set_epoch(epoch, self._iteration is not None and self._iteration() is not None)
+
+    def _identity(self):
+        """What a position means nothing without."""
+        return {
+            "dataset": self.dataset.hash,
+            "size": len(self.dataset),
+            "seed": self._spec["seed"],
+            "shuffle": self._spec["shuffle"],
+            "order_version": self.dataset.order_version,
+        }
+
+    def state_dict(self):
+        """The position after the last batch handed out, counted in samples of all ranks: numbers and strings only."""
+        return make_state(self._progress, self._identity())
+
+    def load_state_dict(self, state):
+        """The next iteration goes on where the state was taken, also on another number of ranks."""
+        epoch, position = read_state(state, self._identity())
+        with self._lock:
+            self._end_iteration("a state was loaded")
+            self._progress.load(epoch, position)
+
+    def _end_iteration(self, reason):
+        iteration = self._iteration and self._iteration()
+        if iteration is not None and iteration.ended is None:
+            iteration.ended = reason
+
+    # Looking.
+
+    def audit(self, step, epoch=None):
+        """What was drawn for each sample of this rank's step: dicts with sample, name, label, shard, crop, flip, …
+
+        `step` counts from where the running (or last) iteration began, as enumerate(loader) does; with another `epoch`
+        from that epoch's beginning.
+        """
+        start = self._progress.audit_start(epoch)
+        step = _arguments.whole(step, "step", 0, 2**62)
+        if step >= self._steps.left(start[1]):
+            raise IndexError(f"epoch {start[0]} has {self._steps.left(start[1])} steps from position {start[1]}, not {step}")
+        request = {"spec": self._spec, "epoch": start[0], "position": start[1], "step": step}
+        rows = self._connected().request(_library.AUDIT, request, self._timeout)
+        return [{key: tuple(value) if isinstance(value, list) else value for key, value in row.items()} for row in rows]
+
+    def stats(self):
+        """Counters of this loader since it was made; see docs/python.md."""
+        daemon = self._connected().request(_library.STATS, {}, self._timeout)
+        return self._timing.stats(self._session, daemon)
+
+    def _connected(self):
+        self._check_process()
+        self._check_open()
+        return self._connection
+
+    def _check_open(self):
+        if self._closed:
+            raise errors.HeadraceError("this loader is closed")
+
+    def _check_process(self):
+        """In a forked child: opens connections of its own; the session follows at its first batch."""
+        if self._generation == _library.generation:
+            return
+        self._generation, self._lock = _library.generation, threading.Lock()
+        self._session = None  # the parent's; its close() does nothing here
+        self._connection, description = _connection.connect(self._socket, self._path, self._timeout)
+        if description["hash"] != self.dataset.hash:
+            raise errors.DatasetChangedError(f"dataset {self._path} changed: {self.dataset.hash} → {description['hash']}")
+
+    # Ending.
+
+    def close(self):
+        """Ends the session. Batches handed out stay. A thread that waits in next() at the moment ends it on its return."""
+        self._closed = True
+        if self._generation == _library.generation and self._lock.acquire(blocking=False):
+            try:
+                self._drop_session()
+            finally:
+                self._lock.release()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __reduce__(self):
+        return _remake, (type(self), self._arguments)
+
+    def __repr__(self):
+        spec = self._spec
+        parts = [repr(self._path), f"batch_size={spec['batch_size']}", f"shuffle={spec['shuffle']!r}"]
+        return f"{type(self).__name__}({', '.join(parts)}, rank {self.rank} of {self.world_size})"
+
+
+def _remake(cls, arguments):
+    return cls(**arguments)
+
+
+class _Iteration:
+    """One pass over an epoch. `ended`: None while it runs, "" at its end, else why it cannot go on."""
+
+    def __init__(self, loader):
+        self._loader, self.ended = loader, None
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self._loader._next_batch(self)
+
+    def stop(self):
+        if self.ended:
+            raise errors.HeadraceError(f"this iteration has ended: {self.ended}")
+        raise StopIteration
+
+
+class _Sampler:
+    """`loader.sampler`: scripts written for DistributedSampler call its set_epoch."""
+
+    def __init__(self, loader):
+        self._loader = weakref.ref(loader)
+        self._size = len(loader.dataset)
+
+    def set_epoch(self, epoch):
+        self._loader().set_epoch(epoch)
+
+    def __len__(self):
+        return self._size
+
+
+class _Timing:
+    """Where a trainer's time goes, seen from its calls."""
+
+    def __init__(self):
+        self.samples = self.bad_samples = self.batches = 0
+        self._waited_ns = self._between_ns = 0
+        self._returned = None
+
+    def waited(self, entered):
+        now = time.perf_counter_ns()
+        if self._returned is not None:
+            self._between_ns += entered - self._returned
+        self._waited_ns += now - entered
+        self._returned = now
+        self.batches += 1
+
+    def stats(self, session, daemon):
+        total_ns = self._waited_ns + self._between_ns
+        return {
+            "batches": self.batches,
+            "samples": self.samples,
+            "bad_samples": self.bad_samples,
+            "waited_seconds": self._waited_ns / 1e9,
+            "between_calls_seconds": self._between_ns / 1e9,
+            "samples_per_second": self.samples * 1e9 / total_ns if total_ns else 0.0,
+            "engine": daemon["engine"],
+            "threads": daemon["decode_threads"],
+            "daemon_pid": daemon["pid"],
+            **({} if session is None else session.stats_of_ring()),
+        }

@@ -1,0 +1,68 @@
+"""`DataLoader`: batches as torch tensors. Described in docs/python.md.
+
+    import headrace.torch as hr
+    loader = hr.DataLoader("/data/train", batch_size=256, shuffle=True,
+                           transform=[hr.RandomResizedCrop(224), hr.RandomHorizontalFlip(), hr.Normalize()])
+"""
+
+import warnings
+
+import torch
+from torch.utils.dlpack import from_dlpack
+
+from headrace import _arguments, _library
+from headrace.errors import (  # noqa: F401
+    BadSampleError,
+    DaemonError,
+    DatasetChangedError,
+    DeadlineExceededError,
+    HeadraceError,
+    UnsupportedError,
+)
+from headrace.loader import Loader
+from headrace.transforms import (  # noqa: F401
+    CenterCrop,
+    InterpolationMode,
+    Normalize,
+    RandomCrop,
+    RandomHorizontalFlip,
+    RandomResizedCrop,
+    RandomVerticalFlip,
+    Resize,
+)
+
+
+class DataLoader(Loader):
+    """Iterates over batches as torch tensors; names, order and defaults of the arguments are PyTorch's where it has them."""
+
+    def __init__(self, dataset, batch_size=1, shuffle=False, *, transform=None, drop_last=False, last_batch=None, seed=0,
+                 device="cpu", dtype=torch.float32, memory_format=torch.contiguous_format, fields=None,
+                 return_index=False, rank=None, world_size=None, num_workers=None, prefetch_factor=2, pin_memory=False,
+                 timeout=60, on_bad_sample="fail", engine="auto", socket=None, **pytorch):  # fmt: skip
+        if torch.device(device).type != "cpu":
+            raise UnsupportedError(
+                f'device="{device}" is not in this build: use device="cpu" with pin_memory=True and '
+                f'images.to("{device}", non_blocking=True)'
+            )
+        super().__init__(
+            dataset, batch_size, shuffle, transform=transform, drop_last=drop_last, last_batch=last_batch, seed=seed,
+            dtype=dtype, memory_format=memory_format, fields=fields, return_index=return_index, rank=rank,
+            world_size=world_size, num_workers=num_workers, prefetch_factor=prefetch_factor, timeout=timeout,
+            on_bad_sample=on_bad_sample, engine=engine, socket=socket, **pytorch)  # fmt: skip
+        self._arguments.update(device=device, pin_memory=pin_memory)
+        self.pin_memory = bool(pin_memory)
+        if self.pin_memory and not torch.cuda.is_available():
+            warnings.warn(
+                "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
+                stacklevel=2,
+            )
+
+    def _dtype_name(self, dtype):
+        return _arguments.dtype_name(dtype)
+
+    def _converter(self, field):
+        capsule = _library.capsule
+        if not self.pin_memory:
+            return lambda address: from_dlpack(capsule(address))
+        copy = torch.Tensor.pin_memory if torch.cuda.is_available() else torch.Tensor.clone
+        return lambda address: copy(from_dlpack(capsule(address)))
