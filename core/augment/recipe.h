@@ -12,6 +12,9 @@
 
 namespace headrace {
 
+// Longest side of an output, px.
+inline constexpr int kMaxOutputSidePx = 16384;
+
 enum class Interpolation : uint8_t { kNearest, kBilinear, kBicubic, kLanczos, kBox, kHamming };
 enum class DType : uint8_t { kUInt8, kFloat16, kBFloat16, kFloat32 };
 enum class MemoryFormat : uint8_t { kContiguous, kChannelsLast };  // NCHW | NHWC in memory, shape always N, C, H, W
@@ -62,7 +65,7 @@ struct Recipe {
   absl::StatusOr<std::array<int, 2>> OutputSize() const;
 };
 
-// From the JSON of docs/protocol.md: {"transform": [{"name": "RandomResizedCrop", "size": [224, 224], …}, …],
+// From the JSON of docs/protocol.md (every key may be absent): {"transform": [{"name": "RandomResizedCrop", "size": [224, 224], …}, …],
 // "dtype": "float16", "memory_format": "channels_last"}. Unknown keys, wrong types and ranges are INVALID_ARGUMENT and
 // name the key. uint8 with Normalize is an error.
 absl::StatusOr<Recipe> ParseRecipe(const std::string& json);
