@@ -1,0 +1,34 @@
+#include "core/decode/image_decoder.h"
+
+#include "absl/strings/str_cat.h"
+#include "core/decode/jpeg/jpeg_decoder.h"
+#include "core/decode/png/png_decoder.h"
+
+namespace headrace {
+
+class ImageDecoder::Impl {
+ public:
+  JpegDecoder jpeg;
+  PngDecoder png;
+};
+
+ImageDecoder::ImageDecoder() : impl_(std::make_unique<Impl>()) {}
+ImageDecoder::~ImageDecoder() = default;
+
+absl::Status ImageDecoder::Decode(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Rect& region,
+                                  RgbImage* out, std::string* warning) {
+  if (region.top < 0 || region.left < 0 || region.height <= 0 || region.width <= 0 ||
+      uint32_t(region.top) + uint32_t(region.height) > info.height ||
+      uint32_t(region.left) + uint32_t(region.width) > info.width) {
+    return absl::InvalidArgumentError(absl::StrCat("region ", region.top, ", ", region.left, ", ", region.height,
+                                                   ", ", region.width, " is not inside ", info.width, " x ",
+                                                   info.height, " pixels"));
+  }
+  switch (info.format) {
+    case ImageFormat::kJpeg: return impl_->jpeg.Decode(bytes, info, region, out, warning);
+    case ImageFormat::kPng: return impl_->png.Decode(bytes, info, region, out, warning);
+    default: return absl::InvalidArgumentError("the index knows no format of this image");
+  }
+}
+
+}  // namespace headrace
