@@ -1,0 +1,29 @@
+// The stages of the cpu engine as commands, for conformance tests in Python: one JSON object a line on standard input,
+// one a line as the answer on standard output. Pixels go to the file that the command names.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/status.h"
+
+namespace headrace::render_tool {
+
+// Answers a request with further keys, or an error. {"cmd": "decode", …} → {"ok": true, …} | {"ok": false, "error": …}.
+using Command = absl::StatusOr<nlohmann::json> (*)(const nlohmann::json& request);
+using CommandTable = std::map<std::string, Command>;
+
+// probe: {"file"} → format, width, height, orientation, components, sampling, progressive.
+// decode: {"file", "out"[, "region": [top, left, height, width]][, "oriented": true]} → height, width, warning;
+//   writes RGB bytes. The region is in stored coordinates, or with `oriented` in those of the oriented picture.
+void AddDecodeCommands(CommandTable* table);
+
+// For commands: the whole file named by request["file"].
+absl::StatusOr<std::vector<uint8_t>> ReadInput(const nlohmann::json& request);
+// Writes `size` bytes to the file named by request["out"], replacing it.
+absl::Status WriteOutput(const nlohmann::json& request, const void* data, size_t size);
+
+}  // namespace headrace::render_tool
