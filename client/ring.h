@@ -1,0 +1,85 @@
+// A session's slots as the client sees them (docs/protocol.md, "The ring"), and which of them are leased.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/connection.h"
+#include "client/headrace.h"
+#include "client/process.h"
+#include "client/protocol.h"
+#include "client/status.h"
+#include "client/tensor.h"
+
+namespace headrace::client {
+
+class Ring {
+ public:
+  // Maps the memfd of OPEN's answer, shared and writable. INTERNAL when it is not what the answer says, or not sealed
+  // against shrinking (reading it could then kill this process).
+  static Status Map(const hr_open_answer& answer, const Descriptor& memfd, std::unique_ptr<Ring>* out);
+  ~Ring();
+
+  enum class Found { kReady, kNotYet, kBroken };
+  // Looks for `ticket`. Gives back whatever older is ready and not leased. kBroken: a later ticket is ready, this one will
+  // never be, or a slot was filled while it was leased.
+  Found Find(uint32_t ticket, uint32_t* slot);
+
+  // The daemon's line of a slot that is ready, copied once: the daemon's memory is looked at only there.
+  struct Line {
+    uint32_t length, status, bad_samples;
+    uint64_t epoch, position, next_epoch, next_position;
+  };
+  Line ReadLine(uint32_t slot) const;
+  // The report of a slot whose status is not OK.
+  std::string ReadReport(uint32_t slot) const;
+
+  // Fills batch->fields, num_fields, length and leased from `slot`, and leases the slot or gives it back at once.
+  // RESOURCE_EXHAUSTED when there is no memory for copies: the slot is untouched.
+  Status HandOut(uint32_t slot, uint32_t ticket, uint32_t length, hr_batch* batch);
+  void Release(uint32_t slot, uint32_t ticket);
+
+  // Gives back the slots whose tensors are all gone.
+  void ReleaseDropped();
+  // Rings once if something was given back since the last call and the daemon waits for it.
+  void WakeDaemon(Connection* connection);
+
+  // The client's `waiting` word: set before the last look, cleared afterwards.
+  void SetWaiting(bool waiting);
+  bool stopping() const { return control_->daemon.stopping.load(std::memory_order_acquire) != 0; }
+  std::string stop_reason() const;
+
+  // Looks at every slot. Also right on other threads.
+  uint32_t CountLeased() const;
+  uint32_t CountReady(uint32_t from_ticket) const;
+  bool HasLivingTensors() const { return CountLeased() > 0; }
+  uint64_t process() const { return process_; }
+
+ private:
+  struct Slot {
+    std::atomic<uint32_t> living{0};        // tensors; written by deleters
+    std::atomic<uint32_t> leased_ticket{0}; // 0: not leased; written by the session only
+    std::unique_ptr<ViewTensor[]> views;
+  };
+  Ring() = default;
+  uint8_t* data(uint32_t slot) const { return base_ + HR_CONTROL_BYTES + slot * answer_.slot_bytes; }
+  bool MustCopy() const;
+
+  hr_open_answer answer_;
+  uint64_t process_ = 0;
+  uint8_t* base_ = nullptr;
+  hr_control* control_ = nullptr;
+  std::unique_ptr<Slot[]> slots_;
+  uint32_t expected_slot_ = 0;
+  bool given_back_ = false;
+};
+
+// Keeps a ring until its last tensor is gone. It is unmapped here or in a later ReapRetired, never in a deleter.
+void Retire(std::unique_ptr<Ring> ring);
+// Unmaps retired rings without living tensors. One load when there are none.
+void ReapRetired();
+
+}  // namespace headrace::client
