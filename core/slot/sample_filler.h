@@ -1,31 +1,49 @@
 // Fills one sample's place in a slot: row, draw, read, render. Called by decode threads.
 #pragma once
 
-#include <memory>
+#include <cstdint>
 #include <string>
 
 #include "core/augment/render.h"
-#include "core/slot/batch_layout.h"
-#include "core/batch/order.h"
 #include "core/read/sample_reader.h"
+#include "core/slot/batch_finish.h"
+#include "core/slot/batch_layout.h"
 
 namespace headrace {
 
-// One per decoding thread.
+// One per decoding thread; not thread-safe. Blocks on the disk.
 class SampleFiller {
  public:
-  // Writes sample number `place` (0 … count−1) of the batch, drawn at `position` of `epoch`, into the slot at `slot`.
-  // kText fields are appended by FinishText once all samples are there.
-  // The message of a failure names shard, sample, file name and reason; `sample` receives the sample's number always.
-  absl::Status Fill(const SessionSpec& spec, const BatchLayout& layout, const EpochOrder& order, uint64_t epoch,
-                    uint64_t position, uint32_t place, uint8_t* slot, Verify verify, VerifiedSamples* verified,
-                    uint64_t* sample);
+  // Where a sample goes, and the position whose draws it gets.
+  struct Target {
+    uint8_t* slot;
+    uint32_t place;  // 0 … batch_size−1
+    uint64_t epoch, position;
+    BatchTexts* texts;  // receives the sample's kText values at `place`; different places may be filled at the same time
+  };
+
+  // Writes sample number `sample` of spec.dataset to its place: image, scalars and `index`; bytes of no other place are
+  // touched. A status that is not OK says the reason (DATA_LOSS: its bytes are wrong or gone; INVALID_ARGUMENT: they cannot
+  // be decoded); the place holds anything then.
+  absl::Status Fill(const SessionSpec& spec, const BatchLayout& layout, uint64_t sample, const Target& target,
+                    Verify verify, VerifiedSamples* verified);
+
+  // Bytes of values read since the last call.
+  uint64_t TakeBytesRead();
 
  private:
+  absl::Status FillField(const SessionSpec& spec, const BatchLayout& layout, size_t i, const Target& target,
+                         Verify verify, VerifiedSamples* verified);
+
   SampleReader reader_;
   SampleRenderer renderer_;
   SampleRow row_;
   Draw draw_;
+  std::string warning_;
+  uint64_t bytes_read_ = 0;
 };
+
+// `status` of Fill as a report that names shard, sample, file and reason. Reads the sample's name.
+BadSample MakeBadSample(const Dataset& dataset, uint64_t sample, uint32_t place, const absl::Status& status);
 
 }  // namespace headrace

@@ -15,6 +15,7 @@ extern "C" {
 #endif
 
 #define HR_LAYOUT_VERSION 1u
+#define HR_RING_MAGIC 0x474E5248u /* "HRNG" */
 #define HR_MAX_SLOTS 64u
 #define HR_MAX_FIELDS 16u
 #define HR_CONTROL_BYTES 16384u /* slot 0 starts here */

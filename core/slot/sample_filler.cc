@@ -1,0 +1,86 @@
+#include "core/slot/sample_filler.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace headrace {
+namespace {
+
+template <typename T>
+void Store(const hr_field_layout& field, const SampleFiller::Target& target, T value) {
+  std::memcpy(target.slot + field.offset + target.place * sizeof(T), &value, sizeof(T));
+}
+
+}  // namespace
+
+absl::Status SampleFiller::FillField(const SessionSpec& spec, const BatchLayout& layout, size_t i,
+                                     const Target& target, Verify verify, VerifiedSamples* verified) {
+  const hr_field_layout& field = layout.fields[i];
+  const int number = layout.dataset_fields[i];
+  if (number < 0) {
+    Store<int64_t>(field, target, static_cast<int64_t>(row_.sample));
+    return absl::OkStatus();
+  }
+  const SampleRow::Value& value = row_.values[static_cast<size_t>(number)];
+  switch (field.dtype) {
+    case HR_INT64:
+      Store<int64_t>(field, target, value.i64);
+      return absl::OkStatus();
+    case HR_FLOAT64:
+      Store<double>(field, target, value.f64);
+      return absl::OkStatus();
+    default:
+      break;
+  }
+  HEADRACE_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes,
+                            reader_.Read(*spec.dataset, row_, number, verify, verified));
+  bytes_read_ += bytes.size();
+  if (field.dtype == HR_TEXT) {
+    // The room in the slot is batch_size times the longest value that dataset.json declares.
+    const uint64_t longest = field.bytes / static_cast<uint64_t>(field.shape[0]) - 4;
+    if (bytes.size() > longest) {
+      return absl::DataLossError(absl::StrCat("field ", std::string(field.name), " has ", bytes.size(),
+                                              " bytes; the dataset declares at most ", longest));
+    }
+    target.texts->values[i][target.place].assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    return absl::OkStatus();
+  }
+  DrawSample(spec.recipe, spec.seed, target.epoch, target.position, static_cast<int>(row_.image.oriented_width()),
+             static_cast<int>(row_.image.oriented_height()), &draw_);
+  return renderer_.Render(bytes, row_.image, spec.recipe, draw_,
+                          target.slot + field.offset + target.place * SampleBytes(field), &warning_);
+}
+
+absl::Status SampleFiller::Fill(const SessionSpec& spec, const BatchLayout& layout, uint64_t sample,
+                                const Target& target, Verify verify, VerifiedSamples* verified) {
+  HEADRACE_RETURN_IF_ERROR(spec.dataset->ReadRow(sample, &row_));
+  for (size_t i = 0; i < layout.fields.size(); ++i) {
+    HEADRACE_RETURN_IF_ERROR(FillField(spec, layout, i, target, verify, verified));
+  }
+  return absl::OkStatus();
+}
+
+uint64_t SampleFiller::TakeBytesRead() { return std::exchange(bytes_read_, 0); }
+
+BadSample MakeBadSample(const Dataset& dataset, uint64_t sample, uint32_t place, const absl::Status& status) {
+  BadSample bad;
+  bad.place = place;
+  bad.sample = sample;
+  bad.shard = dataset.Locate(sample).first;
+  bad.reason = std::string(status.message());
+  // The stages before name shard and sample themselves; the report has them in keys of their own.
+  const std::string prefix = absl::StrCat("shard ", bad.shard, ", sample ", sample);
+  if (bad.reason.compare(0, prefix.size(), prefix) == 0) {
+    bad.reason.erase(0, prefix.size());
+    bad.reason.erase(0, bad.reason.find_first_not_of(",: "));
+  }
+  SampleRow row;
+  if (dataset.ReadRow(sample, &row).ok()) {
+    if (absl::StatusOr<std::string> name = ReadName(dataset, row); name.ok()) bad.name = *std::move(name);
+  }
+  return bad;
+}
+
+}  // namespace headrace
