@@ -28,7 +28,7 @@ need_python "${TRAIN_PYTHON[@]}"
 own=()
 if [ -z "$photos" ]; then
   photos=$work/photos
-  own=(--must-learn)
+  own=(--expect-loss-falls)
   if [ ! -e "$work/photos.done" ]; then
     say "Making photos in $photos"
     rm -rf "$photos"
