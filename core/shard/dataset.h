@@ -61,6 +61,15 @@ struct SampleRow {
     double f64 = 0;          // kFloat64
   };
   std::vector<Value> values;
+  // Where the image's entry data lies, from the beginning of the index file's entry area; 0 bytes: none.
+  uint64_t entries_offset = 0, entries_bytes = 0;
+};
+
+// Where the fields' parts lie in a row of the index (core/shard/format.h).
+struct RowLayout {
+  std::vector<FieldKind> kinds;
+  std::vector<uint32_t> offsets;
+  uint32_t row_bytes = 0;
 };
 
 // Thread-safe after Open; immutable. Files stay open for the object's life, so a dataset that is replaced or deleted
@@ -93,10 +102,10 @@ class Dataset {
   uint64_t shard_first_sample(uint32_t shard) const { return shards_[shard].first_sample; }
 
  private:
-  friend struct DatasetParser;
+  friend class DatasetOpener;
   struct Shard {
     UniqueFd lmdb, index;
-    uint64_t first_sample, num_samples, lmdb_bytes, index_bytes, rows_offset;
+    uint64_t first_sample, num_samples, lmdb_bytes, index_bytes, rows_offset, entries_bytes;
   };
   Dataset() = default;
 
@@ -105,7 +114,7 @@ class Dataset {
   std::vector<Field> fields_;
   std::vector<std::string> classes_;
   std::vector<Shard> shards_;
-  uint32_t row_bytes_ = 0;
+  RowLayout layout_;
 };
 
 }  // namespace headrace

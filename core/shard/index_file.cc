@@ -1,0 +1,56 @@
+#include "core/shard/index_file.h"
+
+#include <xxhash.h>
+
+#include "absl/strings/str_cat.h"
+#include "core/shard/durable_file.h"
+#include "core/shard/lmdb/shard_scanner.h"
+
+namespace headrace {
+
+void IndexRows::Append(const SampleRow& row) {
+  const size_t at = rows_.size();
+  rows_.resize(at + layout_.row_bytes);
+  EncodeRow(layout_, row, reinterpret_cast<uint8_t*>(rows_.data()) + at);
+}
+
+absl::Status IndexRows::FillPlaces(const std::string& lmdb_path, const std::vector<Field>& fields) {
+  HEADRACE_ASSIGN_OR_RETURN(std::unique_ptr<ShardScanner> scanner, ShardScanner::Open(lmdb_path, fields));
+  // No limits: the rows are ours, only their places are not known yet.
+  std::vector<Field> unlimited = fields;
+  for (Field& field : unlimited) field.max_bytes = UINT64_MAX;
+  const RowLimits limits{UINT64_MAX, UINT64_MAX, &unlimited};
+  SampleRow row;
+  for (uint64_t i = 0; i < size(); ++i) {
+    uint8_t* encoded = reinterpret_cast<uint8_t*>(rows_.data()) + i * layout_.row_bytes;
+    HEADRACE_ASSIGN_OR_RETURN(bool more, scanner->Next());
+    const absl::Status decoded =
+        more ? DecodeRow(layout_, limits, scanner->sample(), encoded, &row) : absl::DataLossError("missing");
+    HEADRACE_RETURN_IF_ERROR(Annotate(decoded, absl::StrCat(lmdb_path, ", value ", i)));
+    for (size_t f = 0; f < fields.size(); ++f) {
+      if (!HasLocation(fields[f].kind)) continue;
+      const ScannedValue& value = scanner->values()[f];
+      if (value.bytes.size() != row.values[f].location.length) {
+        return absl::DataLossError(absl::StrCat(lmdb_path, ", sample ", row.sample, ": field `", fields[f].name,
+                                                "` has ", value.bytes.size(), " bytes instead of ",
+                                                row.values[f].location.length));
+      }
+      SetValueOffset(layout_, static_cast<int>(f), value.offset, encoded);
+    }
+    SealRow(layout_, encoded);
+  }
+  HEADRACE_ASSIGN_OR_RETURN(bool more, scanner->Next());
+  if (more) return absl::DataLossError(absl::StrCat(lmdb_path, " holds more than ", size(), " samples"));
+  return absl::OkStatus();
+}
+
+absl::Status WriteIndexFile(const std::string& path, const IndexHeader& header, const IndexRows& rows) {
+  IndexHeader complete = header;
+  complete.num_samples = rows.size();
+  complete.entries_bytes = 0;
+  complete.entries_checksum = XXH3_64bits(nullptr, 0);
+  const std::string preamble = EncodeIndexHeader(complete);
+  return WriteFileDurably(path, {&preamble, &rows.encoded()});
+}
+
+}  // namespace headrace

@@ -1,0 +1,34 @@
+// Makes index files (docs/shard_format.md). Dataset reads them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/shard/format.h"
+
+namespace headrace {
+
+// The rows of one shard while it is written: encoded, the places of values still open. row_bytes per sample in memory.
+class IndexRows {
+ public:
+  explicit IndexRows(const std::vector<Field>& fields) : layout_(MakeRowLayout(fields)) {}
+
+  // Offsets in row.values are ignored; lengths and hashes count.
+  void Append(const SampleRow& row);
+  uint64_t size() const { return rows_.size() / layout_.row_bytes; }
+
+  // Asks LMDB where each value lies in the finished file `lmdb_path`. DATA_LOSS when that holds other samples or values
+  // of other lengths than the rows.
+  absl::Status FillPlaces(const std::string& lmdb_path, const std::vector<Field>& fields);
+
+  const std::string& encoded() const { return rows_; }
+
+ private:
+  RowLayout layout_;
+  std::string rows_;
+};
+
+// Writes an index without entry data, durably, replacing what was there.
+absl::Status WriteIndexFile(const std::string& path, const IndexHeader& header, const IndexRows& rows);
+
+}  // namespace headrace

@@ -1,0 +1,167 @@
+#include "core/shard/manifest.h"
+
+#include <xxhash.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/file.h"
+
+namespace headrace {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kFormatName[] = "headrace dataset";
+constexpr uint64_t kMaxManifestBytes = uint64_t{256} << 20;
+constexpr uint64_t kMaxTotal = uint64_t{1} << 62;  // keeps sums of counts and sizes from wrapping
+
+std::string ShardPath(const std::string& dir, uint32_t shard, const char* suffix) {
+  char name[32];
+  std::snprintf(name, sizeof name, "%05u.%s", shard, suffix);
+  return absl::StrCat(dir, "/", name);
+}
+
+// Throws nlohmann's exceptions and std::runtime_error; ParseManifest turns them into a Status.
+Manifest FromJson(const Json& json) {
+  Manifest manifest;
+  for (const Json& entry : json.at("fields")) {
+    const auto kind = KindFromName(entry.at("kind").get<std::string>());
+    if (!kind.ok()) throw std::runtime_error(std::string(kind.status().message()));
+    Field field{entry.at("name").get<std::string>(), *kind, 0};
+    if (HasLocation(*kind)) field.max_bytes = entry.at("max_bytes").get<uint64_t>();
+    manifest.field_bytes.push_back(entry.value("bytes", uint64_t{0}));
+    manifest.fields.push_back(std::move(field));
+  }
+  manifest.classes = json.at("classes").get<std::vector<std::string>>();
+  for (const Json& entry : json.at("shards")) {
+    ShardEntry shard;
+    shard.samples = entry.at("samples").get<uint64_t>();
+    shard.lmdb_bytes = entry.at("lmdb_bytes").get<uint64_t>();
+    const auto checksum = ChecksumFromHex(entry.at("xxh3_128").get<std::string>());
+    if (!checksum.ok()) throw std::runtime_error(std::string(checksum.status().message()));
+    shard.lmdb_checksum = *checksum;
+    if (shard.samples == 0 || shard.samples > kMaxTotal / 2 - manifest.samples() ||
+        shard.lmdb_bytes > kMaxTotal / 2 - manifest.lmdb_bytes()) {
+      throw std::runtime_error("a shard's counts are impossible");
+    }
+    manifest.shards.push_back(shard);
+  }
+  if (auto packed = json.find("packed"); packed != json.end()) {
+    manifest.packed.by = packed->value("by", "");
+    manifest.packed.layout = packed->value("layout", "");
+    manifest.packed.source = packed->value("source", "");
+    manifest.packed.shard_bytes = packed->value("shard_bytes", uint64_t{0});
+    manifest.packed.check = packed->value("check", false);
+    manifest.packed.rejected = packed->value("rejected", uint64_t{0});
+    manifest.packed.skipped = packed->value("skipped", uint64_t{0});
+    manifest.packed.damaged = packed->value("damaged", uint64_t{0});
+  }
+  return manifest;
+}
+
+}  // namespace
+
+uint64_t Manifest::samples() const {
+  uint64_t sum = 0;
+  for (const ShardEntry& shard : shards) sum += shard.samples;
+  return sum;
+}
+
+uint64_t Manifest::lmdb_bytes() const {
+  uint64_t sum = 0;
+  for (const ShardEntry& shard : shards) sum += shard.lmdb_bytes;
+  return sum;
+}
+
+std::string ManifestHash(const Manifest& manifest) {
+  std::string text = absl::StrCat(kFormatName, " ", kManifestVersion, "\n");
+  for (const Field& field : manifest.fields) {
+    absl::StrAppend(&text, "field ", Json(field.name).dump(), " ", KindName(field.kind), "\n");
+  }
+  for (const std::string& name : manifest.classes) absl::StrAppend(&text, "class ", Json(name).dump(), "\n");
+  for (const ShardEntry& shard : manifest.shards) {
+    absl::StrAppend(&text, "shard ", shard.samples, " ", shard.lmdb_bytes, " ", ToHex(shard.lmdb_checksum), "\n");
+  }
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits(text.data(), text.size()));
+  Checksum128 checksum;
+  std::copy(std::begin(canonical.digest), std::end(canonical.digest), checksum.begin());
+  return ToHex(checksum);
+}
+
+std::string ManifestToJson(const Manifest& manifest) {
+  Json json;
+  json["format"] = kFormatName;
+  json["version"] = kManifestVersion;
+  json["hash"] = ManifestHash(manifest);
+  json["samples"] = manifest.samples();
+  json["bytes"] = manifest.lmdb_bytes();
+  json["fields"] = Json::array();
+  for (size_t i = 0; i < manifest.fields.size(); ++i) {
+    const Field& field = manifest.fields[i];
+    Json entry = {{"name", field.name}, {"kind", KindName(field.kind)}};
+    if (HasLocation(field.kind)) {
+      entry["max_bytes"] = field.max_bytes;
+      entry["bytes"] = manifest.field_bytes[i];
+    }
+    json["fields"].push_back(std::move(entry));
+  }
+  json["classes"] = manifest.classes;
+  json["shards"] = Json::array();
+  for (const ShardEntry& shard : manifest.shards) {
+    json["shards"].push_back(
+        {{"samples", shard.samples}, {"lmdb_bytes", shard.lmdb_bytes}, {"xxh3_128", ToHex(shard.lmdb_checksum)}});
+  }
+  const PackedBy& packed = manifest.packed;
+  json["packed"] = {{"by", packed.by},
+                    {"layout", packed.layout},
+                    {"source", packed.source},
+                    {"shard_bytes", packed.shard_bytes},
+                    {"check", packed.check},
+                    {"rejected", packed.rejected},
+                    {"skipped", packed.skipped},
+                    {"damaged", packed.damaged}};
+  return json.dump(1) + "\n";
+}
+
+absl::StatusOr<Manifest> ParseManifest(const std::string& text, const std::string& what) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("format", Json()) != kFormatName) {
+    return absl::DataLossError(absl::StrCat(what, " does not describe a Headrace dataset"));
+  }
+  if (json.value("version", Json()) != kManifestVersion) {
+    return absl::DataLossError(absl::StrCat(what, " has version ", json.value("version", Json()).dump(),
+                                            "; this program reads version ", kManifestVersion));
+  }
+  try {
+    Manifest manifest = FromJson(json);
+    HEADRACE_RETURN_IF_ERROR(Annotate(ValidateFields(manifest.fields), what));
+    if (manifest.shards.empty() || json.at("samples").get<uint64_t>() != manifest.samples()) {
+      return absl::DataLossError(absl::StrCat(what, ": the shards do not add up to the dataset"));
+    }
+    if (json.at("hash").get<std::string>() != ManifestHash(manifest)) {
+      return absl::DataLossError(absl::StrCat(what, " does not match its hash"));
+    }
+    return manifest;
+  } catch (const std::exception& error) {
+    return absl::DataLossError(absl::StrCat(what, ": ", error.what()));
+  }
+}
+
+absl::StatusOr<Manifest> ReadManifest(const std::string& dir) {
+  const std::string path = absl::StrCat(dir, "/", kManifestName);
+  absl::StatusOr<std::string> text = ReadFile(path, kMaxManifestBytes);
+  if (absl::IsNotFound(text.status())) {
+    return absl::NotFoundError(absl::StrCat(dir, " is not a dataset (no ", kManifestName,
+                                            "); make one with `headrace pack SRC ", dir, "`"));
+  }
+  HEADRACE_RETURN_IF_ERROR(text.status());
+  return ParseManifest(*text, path);
+}
+
+std::string ShardLmdbPath(const std::string& dir, uint32_t shard) { return ShardPath(dir, shard, "lmdb"); }
+std::string ShardIndexPath(const std::string& dir, uint32_t shard) { return ShardPath(dir, shard, "index"); }
+
+}  // namespace headrace
