@@ -23,12 +23,7 @@ bool IsUsableHuffmanSpec(const HuffmanSpec& spec, bool dc) {
     code <<= 1;
   }
   if (total == 0 || total != spec.num_symbols || total > 256) return false;
-  for (uint32_t i = 0; i < total; ++i) {
-    const int size = spec.symbols[i] & 15;
-    const int run = spec.symbols[i] >> 4;
-    if (dc ? spec.symbols[i] > 11 : (size > 10 || (size == 0 && run != 0 && run != 15))) return false;
-  }
-  return true;
+  return !dc || std::all_of(spec.symbols.begin(), spec.symbols.begin() + total, [](uint8_t s) { return s <= 15; });
 }
 
 int JpegFrame::max_h() const {

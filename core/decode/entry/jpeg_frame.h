@@ -18,9 +18,8 @@ struct HuffmanSpec {
   friend bool operator==(const HuffmanSpec&, const HuffmanSpec&) = default;
 };
 
-// Whether the codes fit 16 bits without overlap and leave the all-ones code free, and the symbols are such as a
-// sequential 8-bit scan uses (`dc`: sizes 0 … 11; else run/size with sizes 0 … 10, size 0 only as end of block and
-// run of 16). Decoders rely on it: a table that passes cannot make them write outside a block's 64 coefficients + 16.
+// Whether libjpeg accepts the table: codes fit 16 bits without overlap, the all-ones code is free, and DC sizes are at most
+// 15. An AC symbol of size 0 and run below 15 ends the block, as in libjpeg.
 bool IsUsableHuffmanSpec(const HuffmanSpec& spec, bool dc);
 
 // What the three or four channels mean, by libjpeg's rules (jdapimin.c, default_decompress_parms).

@@ -1,0 +1,32 @@
+// Finds the entry points of a JPEG: one pass over the entropy-coded data that counts bits and follows DC predictions, and
+// stores no coefficient.
+#pragma once
+
+#include <memory>
+
+#include "absl/types/span.h"
+#include "core/base/status.h"
+#include "core/decode/entry/entry_data.h"
+#include "core/decode/entry/jpeg_frame.h"
+
+namespace headrace {
+
+// One per packing thread; not thread-safe. Keeps its memory between calls.
+// Cost: about 0.35 ms for a photo of 110 kB on one core.
+class EntryBuilder {
+ public:
+  EntryBuilder();
+  ~EntryBuilder();
+
+  // Entry points of `file`, whose header is `frame`, every `interval` MCUs of each MCU row (1 … kMaxEntryInterval).
+  // INVALID_ARGUMENT with the reason unless the scan is flawless: every code defined, every block ends at 64
+  // coefficients, every restart marker in its place, fewer than 8 bits left over, EOI behind it. Whatever libjpeg would
+  // warn of is refused; such files are served through libjpeg.
+  absl::StatusOr<EntryPoints> Build(absl::Span<const uint8_t> file, const JpegFrame& frame, int interval);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headrace
