@@ -166,6 +166,8 @@ void JpegDecoder::State::ReadRegion(const Rect& region, RgbImage* out) {
     }
     y += got;
   }
+  // What is wrong with the end of the file shows only here: extraneous bytes, a missing EOI, a stray frame header.
+  if (end == static_cast<int>(cinfo.output_height)) jpeg_finish_decompress(&cinfo);
 }
 
 bool JpegDecoder::State::Run(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Rect& region,
@@ -179,7 +181,7 @@ bool JpegDecoder::State::Run(absl::Span<const uint8_t> bytes, const ImageInfo& i
   jpeg_create_decompress(&cinfo);
   Start(bytes, info);
   ReadRegion(region, out);
-  jpeg_destroy_decompress(&cinfo);  // without jpeg_finish_decompress, which would read the rest
+  jpeg_destroy_decompress(&cinfo);
   return true;
 }
 
