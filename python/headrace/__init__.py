@@ -11,7 +11,9 @@ from headrace.errors import (
     DeadlineExceededError,
     HeadraceError,
     InvalidArgumentError,
+    NotAllowedError,
     ResourceExhaustedError,
+    UnsupportedError,
 )
 from headrace.loader import Loader
 from headrace.transforms import (
@@ -37,12 +39,14 @@ __all__ = [
     "InvalidArgumentError",
     "Loader",
     "Normalize",
+    "NotAllowedError",
     "RandomCrop",
     "RandomHorizontalFlip",
     "RandomResizedCrop",
     "RandomVerticalFlip",
     "Resize",
     "ResourceExhaustedError",
+    "UnsupportedError",
 ]
 
 

@@ -1,6 +1,6 @@
 """Where a loader stands: epochs, positions, the state that goes into a checkpoint. Plain arithmetic (core/batch/order.h)."""
 
-from headrace.errors import DatasetChangedError, HeadraceError, InvalidArgumentError
+from headrace.errors import DatasetChangedError, InvalidArgumentError
 
 STATE_VERSION = 1
 
@@ -100,5 +100,5 @@ def read_state(state, identity):
             error = DatasetChangedError if key in ("dataset", "size") else InvalidArgumentError
             raise error(f"the state was made with {key}={state.get(key)!r}, this loader has {key}={mine!r}")
     if epoch < 0 or not 0 <= position <= identity["size"]:
-        raise HeadraceError(f"the state's position {position} of epoch {epoch} is not in this dataset")
+        raise InvalidArgumentError(f"the state's position {position} of epoch {epoch} is not in this dataset")
     return epoch, position

@@ -15,8 +15,12 @@ from headrace.errors import (  # noqa: F401
     BadSampleError,
     DaemonError,
     DatasetChangedError,
+    DatasetNotFoundError,
     DeadlineExceededError,
     HeadraceError,
+    InvalidArgumentError,
+    NotAllowedError,
+    ResourceExhaustedError,
     UnsupportedError,
 )
 from headrace.loader import Loader

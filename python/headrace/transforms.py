@@ -288,8 +288,12 @@ def to_ours(transform, dtype):
 
 
 def _translated(item, name):
+    arguments = {key: getattr(item, key) for key in _ARGUMENTS[name] if hasattr(item, key)}
+    if arguments.get("padding") is not None and ".v2." in type(item).__module__:
+        left, right, top, bottom = arguments["padding"]  # the order in which torchvision v2 keeps it
+        arguments["padding"] = [left, top, right, bottom]
     try:
-        return _OURS[name](**{key: getattr(item, key) for key in _ARGUMENTS[name] if hasattr(item, key)})
+        return _OURS[name](**arguments)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"torchvision's {name}: {error}") from None
 
