@@ -1,0 +1,180 @@
+#include "core/augment/render.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "core/augment/aligned.h"
+#include "core/augment/horizontal_table.h"
+#include "core/augment/pack.h"
+#include "core/augment/resize.h"
+#include "core/augment/resize_kernels.h"
+#include "core/augment/step_plan.h"
+#include "core/decode/image_decoder.h"
+
+namespace headrace {
+namespace {
+
+bool ChangesSize(const Stage& stage) {
+  return std::holds_alternative<ResizeStep>(*stage.step) &&
+         (stage.in_height != stage.out_height || stage.in_width != stage.out_width);
+}
+
+bool FillsOutside(const Stage& stage) {
+  return std::holds_alternative<CropStep>(*stage.step) &&
+         !IsInside(CropWindow(stage), stage.in_height, stage.in_width);
+}
+
+// The resize whose rows go straight to the output: no pixels are made or moved between steps behind it. The number of
+// stages when there is none.
+size_t LastResize(const std::vector<Stage>& stages) {
+  for (size_t i = stages.size(); i-- > 0;) {
+    if (ChangesSize(stages[i])) return i;
+    if (FillsOutside(stages[i])) break;
+  }
+  return stages.size();
+}
+
+}  // namespace
+
+class SampleRenderer::Impl {
+ public:
+  absl::Status Render(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Recipe& recipe, const Draw& draw,
+                      void* out, std::string* warning) {
+    if (!draw.error.empty()) return absl::InvalidArgumentError(draw.error);
+    if (!pack_.has_value() || !IsPlanFor(*pack_, recipe)) pack_ = MakePackPlan(recipe);
+    Rect source;
+    HEADRACE_RETURN_IF_ERROR(PlanSteps(draw.steps, static_cast<int>(info.oriented_height()),
+                                       static_cast<int>(info.oriented_width()), &stages_, &source));
+    HEADRACE_RETURN_IF_ERROR(Decode(bytes, info, source, warning));
+    kernels_ = &ActiveResizeKernels();
+    mirrored_ = upside_down_ = false;
+    const size_t last_resize = LastResize(stages_);
+    for (size_t i = 0; i < last_resize; ++i) Apply(stages_[i]);
+    if (last_resize < stages_.size()) {
+      ResizeInto(last_resize, out);
+    } else {
+      PackInto(out);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Decode(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Rect& source,
+                      std::string* warning) {
+    HEADRACE_RETURN_IF_ERROR(decoder_.Decode(bytes, info, StoredRegion(source, info), &image_, warning));
+    if (info.orientation != 1) {
+      ApplyOrientation(image_, info.orientation, &other_);
+      std::swap(image_, other_);
+    }
+    held_ = source;
+    return absl::OkStatus();
+  }
+
+  // Brings `image_` and `held_` behind the step. Flips only wait: most are at the end, where they cost nothing.
+  void Apply(const Stage& stage) {
+    if (std::holds_alternative<HorizontalFlipStep>(*stage.step)) {
+      mirrored_ = !mirrored_;
+    } else if (std::holds_alternative<VerticalFlipStep>(*stage.step)) {
+      upside_down_ = !upside_down_;
+    } else if (ChangesSize(stage)) {
+      Flip();
+      other_.Resize(stage.window.width, stage.window.height);
+      resizer_.Run(MakeResizeJob(stage), image_, held_, [&](int row, const uint8_t* planes) {
+        kernels_->merge_row(planes, stage.window.width, other_.row(row));
+      });
+      std::swap(image_, other_);
+    } else if (FillsOutside(stage)) {
+      Flip();
+      Fill(stage);
+    }
+    held_ = stage.window;  // what was held is what this step needs, neither more nor less
+  }
+
+  // Carries out the flips that wait.
+  void Flip() {
+    if (!mirrored_ && !upside_down_) return;
+    // As orientations: 2 mirrors, 4 turns upside down, 3 does both.
+    ApplyOrientation(image_, mirrored_ ? (upside_down_ ? 3 : 2) : 4, &other_);
+    std::swap(image_, other_);
+    mirrored_ = upside_down_ = false;
+  }
+
+  // A crop that reaches outside the image.
+  void Fill(const Stage& stage) {
+    const std::array<uint8_t, 3>& fill = std::get<CropStep>(*stage.step).fill;
+    const Rect window = CropWindow(stage);
+    other_.Resize(window.width, window.height);
+    for (int x = 0; x < window.width; ++x) std::copy(fill.begin(), fill.end(), other_.row(0) + 3 * x);
+    for (int y = 1; y < window.height; ++y) std::memcpy(other_.row(y), other_.row(0), other_.stride());
+    const int left = std::max(window.left, 0);
+    const int right = std::min(window.left + window.width, stage.in_width);
+    const int top = std::max(window.top, 0);
+    const int bottom = std::min(window.top + window.height, stage.in_height);
+    for (int y = top; y < bottom && left < right; ++y) {
+      std::memcpy(other_.row(y - window.top) + 3 * (left - window.left), image_.row(y - held_.top) + 3 * (left - held_.left),
+                  3 * static_cast<size_t>(right - left));
+    }
+    std::swap(image_, other_);
+  }
+
+  // The last resize, its rows on their way to the output; what follows are crops inside the image, already in the window,
+  // and flips.
+  void ResizeInto(size_t last, void* out) {
+    Flip();
+    ResizeJob job = MakeResizeJob(stages_[last]);
+    for (size_t i = last + 1; i < stages_.size(); ++i) {
+      if (std::holds_alternative<HorizontalFlipStep>(*stages_[i].step)) job.mirrored = !job.mirrored;
+      if (std::holds_alternative<VerticalFlipStep>(*stages_[i].step)) upside_down_ = !upside_down_;
+    }
+    const int height = job.window.height;
+    resizer_.Run(job, image_, held_, [&](int row, const uint8_t* planes) {
+      PackRow(*pack_, planes, upside_down_ ? height - 1 - row : row, height, job.window.width, out);
+    });
+  }
+
+  // Nothing is resized last: `image_` is the output, but for flips.
+  void PackInto(void* out) {
+    const size_t bytes = 3 * PlaneStride(held_.width) + kRowPadding;
+    if (planes_.size() < bytes) planes_.resize(bytes);
+    if (flipped_planes_.size() < bytes) flipped_planes_.resize(bytes);
+    for (int row = 0; row < held_.height; ++row) {
+      kernels_->split_row(image_.row(row), held_.width, planes_.data());
+      if (mirrored_) kernels_->mirror_row(planes_.data(), held_.width, flipped_planes_.data());
+      PackRow(*pack_, mirrored_ ? flipped_planes_.data() : planes_.data(), upside_down_ ? held_.height - 1 - row : row,
+              held_.height, held_.width, out);
+    }
+  }
+
+  ImageDecoder decoder_;
+  Resizer resizer_;
+  const ResizeKernels* kernels_ = nullptr;
+  std::optional<PackPlan> pack_;
+  std::vector<Stage> stages_;
+  RgbImage image_, other_;  // the image so far, and the next one
+  Rect held_;               // the part of the whole image that `image_` is
+  bool mirrored_ = false, upside_down_ = false;  // flips that wait
+  AlignedVector<uint8_t> planes_, flipped_planes_;
+};
+
+SampleRenderer::SampleRenderer() : impl_(std::make_unique<Impl>()) {}
+SampleRenderer::~SampleRenderer() = default;
+
+absl::Status SampleRenderer::Render(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Recipe& recipe,
+                                    const Draw& draw, void* out, std::string* warning) {
+  return impl_->Render(bytes, info, recipe, draw, out, warning);
+}
+
+std::string SimdTarget() { return ActiveResizeKernels().target; }
+
+int DTypeBytes(DType dtype) {
+  switch (dtype) {
+    case DType::kUInt8: return 1;
+    case DType::kFloat16:
+    case DType::kBFloat16: return 2;
+    case DType::kFloat32: return 4;
+  }
+  return 0;
+}
+
+}  // namespace headrace

@@ -1,0 +1,159 @@
+#include "core/augment/resize.h"
+
+#include <algorithm>
+
+#include "core/augment/aligned.h"
+#include "core/augment/filter.h"
+#include "core/augment/horizontal_table.h"
+#include "core/augment/resize_kernels.h"
+
+namespace headrace {
+namespace {
+
+Span Columns(const Rect& rect) { return {rect.left, rect.left + rect.width}; }
+Span Rows(const Rect& rect) { return {rect.top, rect.top + rect.height}; }
+
+// Pillow 13's rule; it decides the last bit, because the first pass rounds to bytes.
+bool VerticalFirst(const ResizeJob& job) {
+  return job.in_height > job.out_height &&
+         job.in_height - job.out_height > 2 * (int64_t{job.in_width} - job.out_width);
+}
+
+// Makes `rows` at least n long. Grown memory keeps no contents that anybody needs.
+template <typename T>
+T* Grown(AlignedVector<T>& memory, size_t n) {
+  if (memory.size() < n) memory.resize(n);
+  return memory.data();
+}
+
+}  // namespace
+
+Rect ResizeSource(const ResizeJob& job) {
+  Span columns = Columns(job.window);
+  Span rows = Rows(job.window);
+  if (job.in_width != job.out_width) columns = FilterSource(job.interpolation, job.in_width, job.out_width, columns);
+  if (job.in_height != job.out_height) rows = FilterSource(job.interpolation, job.in_height, job.out_height, rows);
+  return {rows.begin, columns.begin, rows.size(), columns.size()};
+}
+
+class Resizer::Impl {
+ public:
+  void Run(const ResizeJob& job, const RgbImage& pixels, const Rect& held, RowSink sink) {
+    kernels_ = &ActiveResizeKernels();
+    pixels_ = &pixels;
+    held_ = held;
+    source_ = ResizeSource(job);
+    if (job.interpolation == Interpolation::kNearest) return Nearest(job, sink);
+    const bool horizontal = job.in_width != job.out_width;
+    const bool vertical = job.in_height != job.out_height;
+    const bool vertical_first = vertical && (!horizontal || VerticalFirst(job));
+    if (horizontal) {
+      ComputeFilter(job.interpolation, job.in_width, job.out_width, Columns(job.window), &filter_);
+      MakeHorizontalTable(filter_, job.mirrored, source_.left, &table_);
+    }
+    if (vertical) {
+      ComputeFilter(job.interpolation, job.in_height, job.out_height, Rows(job.window), &filter_);
+      StartRing(vertical_first ? source_.width : job.window.width);
+    }
+    const int inner_width = horizontal && (vertical_first || !vertical) ? source_.width : job.window.width;
+    uint8_t* inner = Grown(inner_row_, 3 * PlaneStride(inner_width) + kRowPadding);
+    uint8_t* outer = Grown(outer_row_, 3 * PlaneStride(job.window.width) + kRowPadding);
+    for (int row = 0; row < job.window.height; ++row) {
+      if (vertical) {
+        Blend(row, horizontal && !vertical_first, inner);
+      } else {
+        Split(source_.top + row, inner);
+      }
+      const uint8_t* finished = inner;
+      if (horizontal && (vertical_first || !vertical)) {
+        kernels_->resize_row(table_, inner, PlaneStride(inner_width), outer);
+        finished = outer;
+      } else if (!horizontal && job.mirrored) {
+        kernels_->mirror_row(inner, inner_width, outer);
+        finished = outer;
+      }
+      sink(row, finished);
+    }
+  }
+
+ private:
+  const uint8_t* Pixel(int row, int column) const {
+    return pixels_->row(row - held_.top) + 3 * static_cast<ptrdiff_t>(column - held_.left);
+  }
+
+  // A row of the needed part of the input, as planes.
+  void Split(int row, uint8_t* planes) const { kernels_->split_row(Pixel(row, source_.left), source_.width, planes); }
+
+  // The ring holds as many spread rows as an output row blends; input row r lies at r modulo that number.
+  void StartRing(int width) {
+    ring_lanes_ = 3 * PlaneStride(width);
+    ring_rows_ = filter_.taps;
+    next_row_ = 0;
+    Grown(ring_, static_cast<size_t>(ring_rows_) * ring_lanes_);
+    blended_.resize(static_cast<size_t>(ring_rows_));
+    weights_.resize(static_cast<size_t>(ring_rows_));
+  }
+  int32_t* RingRow(int row) { return ring_.data() + static_cast<size_t>(row % ring_rows_) * ring_lanes_; }
+
+  // Output row `row` of the vertical pass. `resized`: its input rows go through the horizontal pass first.
+  void Blend(int row, bool resized, uint8_t* planes) {
+    const size_t i = static_cast<size_t>(row);
+    const int begin = filter_.start[i];
+    const int count = filter_.count[i];
+    for (next_row_ = std::max(next_row_, begin); next_row_ < begin + count; ++next_row_) {
+      uint8_t* split = Grown(split_row_, 3 * PlaneStride(source_.width) + kRowPadding);
+      Split(next_row_, split);
+      if (resized) {
+        kernels_->resize_row_spread(table_, split, PlaneStride(source_.width), RingRow(next_row_));
+      } else {
+        kernels_->spread_row(split, ring_lanes_, RingRow(next_row_));
+      }
+    }
+    const int32_t* weights = filter_.weights.data() + i * static_cast<size_t>(filter_.taps);
+    int32_t sum = 0;
+    for (int t = 0; t < count; ++t) {
+      blended_[static_cast<size_t>(t)] = RingRow(begin + t);
+      weights_[static_cast<size_t>(t)] = SpreadWeight(weights[t]);
+      sum += weights[t];
+    }
+    kernels_->blend_rows(blended_.data(), weights_.data(), count, BlendBias(sum), ring_lanes_, planes);
+  }
+
+  void Nearest(const ResizeJob& job, RowSink sink) {
+    ComputeNearest(job.in_width, job.out_width, Columns(job.window), &columns_);
+    ComputeNearest(job.in_height, job.out_height, Rows(job.window), &rows_);
+    if (job.mirrored) std::reverse(columns_.begin(), columns_.end());
+    const size_t stride = PlaneStride(job.window.width);
+    uint8_t* planes = Grown(outer_row_, 3 * stride + kRowPadding);
+    for (size_t row = 0; row < rows_.size(); ++row) {
+      const uint8_t* in = Pixel(rows_[row], held_.left);
+      for (size_t x = 0; x < columns_.size(); ++x) {
+        const uint8_t* pixel = in + 3 * static_cast<ptrdiff_t>(columns_[x] - held_.left);
+        for (size_t c = 0; c < 3; ++c) planes[c * stride + x] = pixel[c];
+      }
+      sink(static_cast<int>(row), planes);
+    }
+  }
+
+  const ResizeKernels* kernels_ = nullptr;
+  const RgbImage* pixels_ = nullptr;
+  Rect held_, source_;
+  AxisFilter filter_;
+  HorizontalTable table_;
+  AlignedVector<uint8_t> split_row_, inner_row_, outer_row_;
+  AlignedVector<int32_t> ring_;
+  size_t ring_lanes_ = 0;
+  int ring_rows_ = 0, next_row_ = 0;
+  std::vector<const int32_t*> blended_;
+  std::vector<int32_t> weights_;
+  std::vector<int32_t> columns_, rows_;  // kNearest
+};
+
+Resizer::Resizer() : impl_(std::make_unique<Impl>()) {}
+Resizer::~Resizer() = default;
+
+void Resizer::Run(const ResizeJob& job, const RgbImage& pixels, const Rect& held, RowSink sink) {
+  impl_->Run(job, pixels, held, sink);
+}
+
+}  // namespace headrace

@@ -1,0 +1,44 @@
+// Resizes a picture exactly as Pillow 13's Image.resize does for 8-bit RGB, row by row, and only the window that is asked
+// for (docs/pixels.md, "Resize").
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/functional/function_ref.h"
+#include "core/augment/recipe.h"
+#include "core/decode/image.h"
+
+namespace headrace {
+
+// What to resize. Sizes are ≥ 1 px; at least one of them changes.
+struct ResizeJob {
+  int in_height = 0, in_width = 0;    // of the whole input
+  int out_height = 0, out_width = 0;  // of the whole output
+  Interpolation interpolation = Interpolation::kBilinear;
+  Rect window;            // of the output: what is computed; not empty, inside it
+  bool mirrored = false;  // rows are handed out from right to left
+};
+
+// The part of the input that the window needs.
+Rect ResizeSource(const ResizeJob& job);
+
+// One per decoding thread; not thread-safe. Keeps its memory between calls.
+class Resizer {
+ public:
+  // Row `row` (0 … window.height − 1) of the window: red, green and blue planes of window.width bytes,
+  // PlaneStride(window.width) apart; valid during the call.
+  using RowSink = absl::FunctionRef<void(int row, const uint8_t* planes)>;
+
+  Resizer();
+  ~Resizer();
+
+  // `pixels` holds at least the part `held` of the input, which contains ResizeSource(job).
+  void Run(const ResizeJob& job, const RgbImage& pixels, const Rect& held, RowSink sink);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headrace

@@ -1,0 +1,303 @@
+#include "core/augment/resize_kernels.h"
+
+#include "core/augment/portable_kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/augment/resize_kernels.cc"
+#include <hwy/foreach_target.h>
+// foreach_target.h must come first.
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace headrace {
+namespace HWY_NAMESPACE {
+
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+using namespace portable;  // NOLINT: the kernels below, without SIMD
+#else
+namespace hn = hwy::HWY_NAMESPACE;
+
+// At most 512 bits, so that a plane is a whole number of vectors; scalable targets are not compiled (CMakeLists.txt).
+using D32 = hn::CappedTag<int32_t, 16>;
+using D16 = hn::Repartition<int16_t, D32>;
+using D8 = hn::Repartition<uint8_t, D32>;
+using D8Of32 = hn::Rebind<uint8_t, D32>;  // as many bytes as D32 has lanes
+using V32 = hn::Vec<D32>;
+using V16 = hn::Vec<D16>;
+constexpr size_t kLanes = hn::MaxLanes(D32());
+
+constexpr int kLowBits = kWeightLowBits;
+constexpr int32_t kHalf = 1 << (kWeightBits - 1);   // rounds the final shift
+constexpr int32_t kOffset = 128 << kWeightBits;     // 128 in fixed point
+
+// Σ over pairs a[2i]·b[2i] + a[2i+1]·b[2i+1], added to a sum. On x86 one instruction and an addition; on other targets
+// Highway keeps two halves that are joined at the end.
+struct PairSum {
+  V32 sum0, sum1;
+  HWY_INLINE void Zero() {
+    sum0 = hn::Zero(D32());
+    sum1 = hn::Zero(D32());
+  }
+  HWY_INLINE void Add(V16 a, V16 b) { sum0 = hn::ReorderWidenMulAccumulate(D32(), a, b, sum0, sum1); }
+  HWY_INLINE V32 Get() const { return hn::RearrangeToOddPlusEven(sum0, sum1); }
+};
+
+// From 32-bit lanes q (−128 … 127) to spread lanes.
+HWY_INLINE V32 Spread(V32 q) {
+#if HWY_TARGET == HWY_SSE2  // has no byte shuffle
+  const hn::RebindToUnsigned<D32> du;
+  const auto bits = hn::BitCast(du, q);
+  return hn::BitCast(D32(), hn::Or(hn::ShiftLeft<16>(bits), hn::And(hn::ShiftLeft<8>(bits), hn::Set(du, 0xff00))));
+#else
+  const D8 d8;
+  alignas(16) static constexpr uint8_t kOrder[16] = {0x80, 0, 0, 1, 0x80, 4, 4, 5, 0x80, 8, 8, 9, 0x80, 12, 12, 13};
+  return hn::BitCast(D32(), hn::TableLookupBytesOr0(hn::BitCast(d8, q), hn::LoadDup128(d8, kOrder)));
+#endif
+}
+
+// 16 bytes from each block's own place.
+HWY_INLINE hn::Vec<D8> LoadBlocks(const uint8_t* plane, const int32_t* start) {
+  const hn::Full128<uint8_t> d;
+  const auto v0 = hn::LoadU(d, plane + start[0]);
+#if HWY_MAX_BYTES == 16
+  return v0;
+#else
+  const hn::Twice<decltype(d)> d2;
+  const auto v01 = hn::Combine(d2, hn::LoadU(d, plane + start[1]), v0);
+#if HWY_MAX_BYTES == 32
+  return v01;
+#else
+  const auto v23 = hn::Combine(d2, hn::LoadU(d, plane + start[3]), hn::LoadU(d, plane + start[2]));
+  return hn::Combine(D8(), v23, v01);
+#endif
+#endif
+}
+
+// Where the horizontal pass leaves its results.
+struct ToBytes {
+  using Out = uint8_t;
+  static constexpr int32_t kBias = kHalf;
+  static HWY_INLINE void Store(V32 p, bool, uint8_t* out) { hn::StoreU(hn::DemoteTo(D8Of32(), p), D8Of32(), out); }
+};
+struct ToSpread {
+  using Out = int32_t;
+  static constexpr int32_t kBias = kHalf - kOffset;
+  static HWY_INLINE void Store(V32 q, bool clamp, int32_t* out) {
+    const D32 d;
+    if (clamp) q = hn::Min(hn::Max(q, hn::Set(d, -128)), hn::Set(d, 127));
+    hn::Store(Spread(q), d, out);
+  }
+};
+
+// kPairs: number of pairs of taps, 0 where it is not a constant.
+template <typename Target, size_t kPairs>
+HWY_NOINLINE void Windows(const HorizontalTable& table, const uint8_t* in, size_t in_stride,
+                          typename Target::Out* HWY_RESTRICT out) {
+  const D32 d32;
+  const D16 d16;
+  const D8 d8;
+  constexpr size_t kBlocks = kLanes / 4;
+  const size_t pairs = kPairs != 0 ? kPairs : table.pairs;
+  const size_t out_stride = PlaneStride(table.outputs);
+  const uint8_t* HWY_RESTRICT shuffle = table.shuffle.data();
+  const int16_t* HWY_RESTRICT high = table.high.data();
+  const int16_t* HWY_RESTRICT low = table.low.data();
+  const V32 bias = hn::Set(d32, Target::kBias);
+  const bool clamp = table.overshoots;
+  for (size_t block = 0; block < table.blocks; block += kBlocks) {
+    const int32_t* start = table.start.data() + block;
+    const auto window0 = LoadBlocks(in, start);
+    const auto window1 = LoadBlocks(in + in_stride, start);
+    const auto window2 = LoadBlocks(in + 2 * in_stride, start);
+    PairSum high0, high1, high2, low0, low1, low2;
+    high0.Zero(), high1.Zero(), high2.Zero(), low0.Zero(), low1.Zero(), low2.Zero();
+    for (size_t pair = 0; pair < pairs; ++pair) {
+      const size_t at = pair * table.blocks + block;
+      const auto order = hn::Load(d8, shuffle + 16 * at);
+      const V16 weight_high = hn::Load(d16, high + 8 * at);
+      const V16 weight_low = hn::Load(d16, low + 8 * at);
+      const V16 pixels0 = hn::BitCast(d16, hn::TableLookupBytesOr0(window0, order));
+      const V16 pixels1 = hn::BitCast(d16, hn::TableLookupBytesOr0(window1, order));
+      const V16 pixels2 = hn::BitCast(d16, hn::TableLookupBytesOr0(window2, order));
+      high0.Add(pixels0, weight_high);
+      low0.Add(pixels0, weight_low);
+      high1.Add(pixels1, weight_high);
+      low1.Add(pixels1, weight_low);
+      high2.Add(pixels2, weight_high);
+      low2.Add(pixels2, weight_low);
+    }
+    const V32 sum0 = hn::Add(hn::ShiftLeft<kLowBits>(high0.Get()), hn::Add(low0.Get(), bias));
+    const V32 sum1 = hn::Add(hn::ShiftLeft<kLowBits>(high1.Get()), hn::Add(low1.Get(), bias));
+    const V32 sum2 = hn::Add(hn::ShiftLeft<kLowBits>(high2.Get()), hn::Add(low2.Get(), bias));
+    Target::Store(hn::ShiftRight<kWeightBits>(sum0), clamp, out + 4 * block);
+    Target::Store(hn::ShiftRight<kWeightBits>(sum1), clamp, out + out_stride + 4 * block);
+    Target::Store(hn::ShiftRight<kWeightBits>(sum2), clamp, out + 2 * out_stride + 4 * block);
+  }
+}
+
+// One output of one plane; 128-bit vectors are enough where taps are many.
+HWY_INLINE int32_t Dot(const uint8_t* HWY_RESTRICT in, const int16_t* HWY_RESTRICT high,
+                       const int16_t* HWY_RESTRICT low, size_t taps) {
+  const hn::Full128<int16_t> d16;
+  const hn::Full128<int32_t> d32;
+  const hn::Rebind<uint8_t, decltype(d16)> d8;
+  auto high0 = hn::Zero(d32), high1 = hn::Zero(d32), low0 = hn::Zero(d32), low1 = hn::Zero(d32);
+  for (size_t t = 0; t < taps; t += 8) {
+    const auto pixels = hn::PromoteTo(d16, hn::LoadU(d8, in + t));
+    high0 = hn::ReorderWidenMulAccumulate(d32, pixels, hn::Load(d16, high + t), high0, high1);
+    low0 = hn::ReorderWidenMulAccumulate(d32, pixels, hn::Load(d16, low + t), low0, low1);
+  }
+  const auto sum = hn::Add(hn::ShiftLeft<kLowBits>(hn::Add(high0, high1)), hn::Add(low0, low1));
+  return hn::GetLane(hn::SumOfLanes(d32, sum));
+}
+
+template <typename Target>
+HWY_NOINLINE void Dots(const HorizontalTable& table, const uint8_t* in, size_t in_stride,
+                       typename Target::Out* HWY_RESTRICT out) {
+  const D32 d32;
+  const size_t out_stride = PlaneStride(table.outputs);
+  HWY_ALIGN int32_t lanes[kLanes] = {};
+  for (size_t plane = 0; plane < 3; ++plane) {
+    for (size_t i = 0; i < out_stride; i += kLanes) {
+      for (size_t j = 0; j < kLanes && i + j < static_cast<size_t>(table.outputs); ++j) {
+        lanes[j] = Dot(in + plane * in_stride + table.start[i + j], table.high.data() + (i + j) * table.taps,
+                       table.low.data() + (i + j) * table.taps, table.taps);
+      }
+      const V32 sum = hn::Add(hn::Load(d32, lanes), hn::Set(d32, Target::kBias));
+      Target::Store(hn::ShiftRight<kWeightBits>(sum), true, out + plane * out_stride + i);
+    }
+  }
+}
+
+template <typename Target>
+void Horizontal(const HorizontalTable& table, const uint8_t* in, size_t in_stride, typename Target::Out* out) {
+  if (table.kind == HorizontalTable::Kind::kDots) return Dots<Target>(table, in, in_stride, out);
+  if (table.pairs == 1) return Windows<Target, 1>(table, in, in_stride, out);
+  if (table.pairs == 2) return Windows<Target, 2>(table, in, in_stride, out);
+  Windows<Target, 0>(table, in, in_stride, out);
+}
+
+void ResizeRow(const HorizontalTable& table, const uint8_t* in, size_t in_stride, uint8_t* out) {
+  Horizontal<ToBytes>(table, in, in_stride, out);
+}
+void ResizeRowSpread(const HorizontalTable& table, const uint8_t* in, size_t in_stride, int32_t* out) {
+  Horizontal<ToSpread>(table, in, in_stride, out);
+}
+
+// Four vectors of sums to bytes, in order.
+HWY_INLINE void StoreFour(V32 v0, V32 v1, V32 v2, V32 v3, uint8_t* out) {
+#if HWY_TARGET == HWY_AVX2
+  // Packing works within 128-bit blocks; one permutation puts all right. Highway's DemoteTo pays it for each vector.
+  const __m256i words = _mm256_packus_epi16(_mm256_packs_epi32(v0.raw, v1.raw), _mm256_packs_epi32(v2.raw, v3.raw));
+  const __m256i bytes = _mm256_permutevar8x32_epi32(words, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), bytes);
+#else
+  const D8Of32 d;
+  hn::StoreU(hn::DemoteTo(d, v0), d, out);
+  hn::StoreU(hn::DemoteTo(d, v1), d, out + kLanes);
+  hn::StoreU(hn::DemoteTo(d, v2), d, out + 2 * kLanes);
+  hn::StoreU(hn::DemoteTo(d, v3), d, out + 3 * kLanes);
+#endif
+}
+
+// The sums of kVectors vectors from `at` on, as pixels that are not clamped yet.
+template <size_t kVectors>
+HWY_INLINE void Blend(const int32_t* const* rows, const int32_t* weights, int taps, V32 bias, size_t at,
+                      V32* HWY_RESTRICT out) {
+  const D32 d32;
+  const D16 d16;
+  PairSum sums[kVectors];
+  for (size_t v = 0; v < kVectors; ++v) sums[v].Zero();
+  for (int t = 0; t < taps; ++t) {
+    const V16 weight = hn::BitCast(d16, hn::Set(d32, weights[t]));
+    const int32_t* HWY_RESTRICT row = rows[t] + at;
+    for (size_t v = 0; v < kVectors; ++v) sums[v].Add(hn::BitCast(d16, hn::Load(d32, row + v * kLanes)), weight);
+  }
+  for (size_t v = 0; v < kVectors; ++v) out[v] = hn::ShiftRight<kWeightBits>(hn::Add(sums[v].Get(), bias));
+}
+
+void BlendRows(const int32_t* const* rows, const int32_t* weights, int taps, int32_t bias, size_t n,
+                     uint8_t* HWY_RESTRICT out) {
+  const V32 all_bias = hn::Set(D32(), bias);
+  V32 sums[4];
+  size_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+    Blend<4>(rows, weights, taps, all_bias, i, sums);
+    StoreFour(sums[0], sums[1], sums[2], sums[3], out + i);
+  }
+  for (; i < n; i += kLanes) {
+    Blend<1>(rows, weights, taps, all_bias, i, sums);
+    hn::StoreU(hn::DemoteTo(D8Of32(), sums[0]), D8Of32(), out + i);
+  }
+}
+
+void SplitRow(const uint8_t* rgb, int width, uint8_t* planes) {
+  const size_t stride = PlaneStride(width);
+  size_t x = 0;
+  const auto split = [&](auto d) HWY_ATTR {
+    hn::Vec<decltype(d)> red, green, blue;
+    hn::LoadInterleaved3(d, rgb + 3 * x, red, green, blue);
+    hn::StoreU(red, d, planes + x);
+    hn::StoreU(green, d, planes + stride + x);
+    hn::StoreU(blue, d, planes + 2 * stride + x);
+    x += hn::Lanes(d);
+  };
+  while (x + hn::Lanes(D8()) <= static_cast<size_t>(width)) split(D8());
+  while (x < static_cast<size_t>(width)) split(hn::Full128<uint8_t>());
+}
+
+void MergeRow(const uint8_t* planes, int width, uint8_t* rgb) {
+  const size_t stride = PlaneStride(width);
+  const hn::Full128<uint8_t> d;
+  const size_t n = static_cast<size_t>(width);
+  size_t x = 0;
+  for (; x + 16 <= n; x += 16) {
+    hn::StoreInterleaved3(hn::LoadU(d, planes + x), hn::LoadU(d, planes + stride + x),
+                          hn::LoadU(d, planes + 2 * stride + x), d, rgb + 3 * x);
+  }
+  for (; x < n; ++x) {
+    for (size_t c = 0; c < 3; ++c) rgb[3 * x + c] = planes[c * stride + x];
+  }
+}
+
+void MirrorRow(const uint8_t* in, int width, uint8_t* out) {
+  const hn::Full128<uint8_t> d;
+  const size_t stride = PlaneStride(width);
+  const size_t n = static_cast<size_t>(width);
+  const auto reversed = hn::Sub(hn::Set(d, 15), hn::Iota(d, 0));
+  for (size_t c = 0; c < 3; ++c, in += stride, out += stride) {
+    size_t x = 0;
+    for (; x + 16 <= n; x += 16) hn::StoreU(hn::TableLookupBytes(hn::LoadU(d, in + n - 16 - x), reversed), d, out + x);
+    for (; x < n; ++x) out[x] = in[n - 1 - x];
+  }
+}
+
+void SpreadRow(const uint8_t* HWY_RESTRICT in, size_t n, int32_t* HWY_RESTRICT out) {
+  const D32 d32;
+  for (size_t i = 0; i < n; i += kLanes) {
+    const V32 p = hn::PromoteTo(d32, hn::LoadU(D8Of32(), in + i));
+    hn::Store(Spread(hn::Sub(p, hn::Set(d32, 128))), d32, out + i);
+  }
+}
+
+#endif  // with SIMD
+
+const ResizeKernels* GetKernels() {
+  static const ResizeKernels kKernels = {hwy::TargetName(HWY_TARGET), SplitRow,  MergeRow,        MirrorRow,
+                                             SpreadRow,                   ResizeRow, ResizeRowSpread, BlendRows};
+  return &kKernels;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace headrace
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace headrace {
+
+HWY_EXPORT(GetKernels);
+
+const ResizeKernels& ActiveResizeKernels() { return *HWY_DYNAMIC_DISPATCH(GetKernels)(); }
+
+}  // namespace headrace
+#endif  // HWY_ONCE
