@@ -6,7 +6,7 @@ import signal
 import time
 
 import pytest
-from conftest import wait_until
+from processes import wait_until
 
 import headrace.torch as hr
 

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from reference import batch as reference_batch
-from reference import random_resized, resized_center
+from pillow_reference import batch as reference_batch
+from pillow_reference import random_resized, resized_center
 from torchvision.transforms import v2
 
 import headrace.torch as hr

@@ -2,11 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY
 
-EXAMPLES = REPOSITORY / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 @pytest.fixture(scope="module")
