@@ -51,6 +51,7 @@ int main() {
   using namespace headrace::render_tool;
   CommandTable table;
   AddDecodeCommands(&table);
+  AddRenderCommands(&table);
   for (std::string line; std::getline(std::cin, line);) {
     std::cout << Answer(table, line).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
   }

@@ -21,6 +21,14 @@ using CommandTable = std::map<std::string, Command>;
 //   writes RGB bytes. The region is in stored coordinates, or with `oriented` in those of the oriented picture.
 void AddDecodeCommands(CommandTable* table);
 
+// output_size: {"recipe"} → height, width.
+// draw: {"recipe", "seed", "epoch", "position", "width", "height" (of the oriented image)} → steps, draw_error, and crop,
+//   flip, vflip where drawn.
+// render: {"file", "recipe", "seed", "epoch", "position", "out"} → the same and height, width, warning; writes the sample.
+// resize: {"file" (raw RGB), "in": [height, width], "size": [height, width], "interpolation", "out"
+//   [, "window": [top, left, height, width]][, "mirrored"]} → source (what the window needs), target; writes RGB bytes.
+void AddRenderCommands(CommandTable* table);
+
 // For commands: the whole file named by request["file"].
 absl::StatusOr<std::vector<uint8_t>> ReadInput(const nlohmann::json& request);
 // Writes `size` bytes to the file named by request["out"], replacing it.
