@@ -1,0 +1,209 @@
+// How long a batch lives: slots given back late, early, in any order, on any thread, never.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "tests/client/client_fixture.h"
+
+namespace headrace {
+namespace {
+
+class LeaseTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    daemon_.emplace(address_, std::vector<std::string>{"--size", "1000"});
+    client_ = OpenClient(address_);
+    session_ = OpenSession(client_.get());
+  }
+  hr_session_stats Stats() {
+    hr_session_stats stats;
+    hr_session_get_stats(session_.get(), &stats);
+    return stats;
+  }
+  const std::string address_ = FreshAddress();
+  std::optional<FakeDaemonProcess> daemon_;
+  ClientPtr client_;
+  SessionPtr session_;
+};
+
+TEST_F(LeaseTest, KeepingEveryBatchOfAnEpochIsRightAndNeverADeadlock) {
+  std::vector<Batch> all(250);
+  for (Batch& batch : all) ASSERT_EQ(batch.Next(session_.get()), HR_OK) << hr_last_error();
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i].index(0), static_cast<int64_t>(4 * i));
+    EXPECT_TRUE(IsRight(all[i]));
+  }
+  // Four slots: three are leased, then everything is copied.
+  EXPECT_EQ(all[2].get().leased, 1u);
+  EXPECT_EQ(all[3].get().leased, 0u);
+  EXPECT_EQ(Stats().copied_batches, 247u);
+  EXPECT_EQ(Stats().slots_leased, 3u);
+}
+
+TEST_F(LeaseTest, ALoopThatDropsItsBatchesCopiesNothing) {
+  Batch batch;
+  for (int step = 0; step < 1000; ++step) ASSERT_EQ(batch.Next(session_.get()), HR_OK);
+  EXPECT_EQ(Stats().copied_batches, 0u);
+}
+
+TEST_F(LeaseTest, SmallFieldsPinNothing) {
+  std::vector<hr_dl_managed_tensor*> labels;
+  for (int step = 0; step < 250; ++step) {
+    Batch batch;
+    ASSERT_EQ(batch.Next(session_.get()), HR_OK);
+    labels.push_back(batch.Take(1));
+  }
+  EXPECT_EQ(Stats().copied_batches, 0u);
+  for (size_t i = 0; i < labels.size(); ++i) {
+    EXPECT_EQ(static_cast<int64_t*>(labels[i]->dl_tensor.data)[3], static_cast<int64_t>(10 * (4 * i + 3)));
+    labels[i]->deleter(labels[i]);
+  }
+}
+
+TEST_F(LeaseTest, BatchesHeldInRandomNumberAndOrderKeepTheirContents) {
+  std::mt19937 random(1);
+  std::vector<Batch> held;
+  int64_t expected = 0;
+  for (int step = 0; step < 3000; ++step) {
+    Batch batch;
+    ASSERT_EQ(batch.Next(session_.get()), HR_OK) << hr_last_error();
+    EXPECT_EQ(batch.index(0), expected);
+    expected = (expected + 4) % 1000;
+    held.push_back(std::move(batch));
+    std::shuffle(held.begin(), held.end(), random);
+    while (held.size() > random() % 6) {
+      ASSERT_TRUE(IsRight(held.back()));
+      held.pop_back();
+    }
+  }
+}
+
+TEST_F(LeaseTest, DeletersRunOnOtherThreadsWhileTheNextBatchesAreTaken) {
+  std::vector<std::thread> threads;
+  std::atomic<hr_dl_managed_tensor*> handed[3] = {};
+  std::atomic<bool> done{false};
+  for (auto& slot : handed) {
+    threads.emplace_back([&slot, &done] {
+      while (!done) {
+        if (hr_dl_managed_tensor* tensor = slot.exchange(nullptr)) tensor->deleter(tensor);
+      }
+    });
+  }
+  for (int64_t step = 0; step < 1000; ++step) {
+    Batch batch;
+    ASSERT_EQ(batch.Next(session_.get()), HR_OK);
+    ASSERT_EQ(batch.index(0), 4 * (step % 250));
+    ASSERT_TRUE(IsRight(batch));
+    hr_dl_managed_tensor* before = handed[step % 3].exchange(batch.Take(0));
+    if (before != nullptr) before->deleter(before);
+  }
+  done = true;
+  for (std::thread& thread : threads) thread.join();
+  for (auto& slot : handed) {
+    if (hr_dl_managed_tensor* tensor = slot.exchange(nullptr)) tensor->deleter(tensor);
+  }
+}
+
+TEST_F(LeaseTest, BatchesOutliveTheirSessionTheClientAndTheDaemon) {
+  Batch first, second;
+  ASSERT_EQ(first.Next(session_.get()), HR_OK);
+  ASSERT_EQ(second.Next(session_.get()), HR_OK);
+  session_.reset();
+  EXPECT_TRUE(IsRight(first));
+  client_.reset();
+  daemon_->Kill();
+  EXPECT_TRUE(IsRight(first));
+  EXPECT_TRUE(IsRight(second));
+  const float* pixels = first.image();
+  first.Drop();
+  EXPECT_TRUE(IsRight(second));
+  EXPECT_EQ(*pixels, 0.0f);  // a deleter unmaps nothing
+}
+
+// Whether the page of `address` is mapped.
+bool IsMapped(const void* address) {
+  unsigned char resident;
+  const auto page = reinterpret_cast<uintptr_t>(address) & ~uintptr_t{4095};
+  return mincore(reinterpret_cast<void*>(page), 1, &resident) == 0;
+}
+
+TEST_F(LeaseTest, AClosedSessionsRingIsUnmappedAtTheNextCallAfterItsLastLease) {
+  const SessionPtr other = OpenSession(client_.get());
+  Batch held, batch;
+  ASSERT_EQ(held.Next(session_.get()), HR_OK);
+  const float* pixels = held.image();
+  session_.reset();
+  ASSERT_EQ(batch.Next(other.get()), HR_OK);
+  EXPECT_TRUE(IsMapped(pixels));
+  held.Drop();
+  EXPECT_TRUE(IsMapped(pixels));
+  ASSERT_EQ(batch.Next(other.get()), HR_OK);
+  EXPECT_FALSE(IsMapped(pixels));
+}
+
+TEST_F(LeaseTest, InPlaceWorkOnABatchDoesNotShowInLaterOnes) {
+  for (int step = 0; step < 50; ++step) {
+    Batch batch;
+    ASSERT_EQ(batch.Next(session_.get()), HR_OK);
+    ASSERT_TRUE(IsRight(batch));
+    const hr_dl_tensor& image = batch.get().fields[0]->dl_tensor;
+    memset(image.data, 0xAB, 4 * 4 * 12288);
+  }
+}
+
+TEST_F(LeaseTest, AfterShutdownDeletersAreHarmless) {
+  // In a child that execs nothing: hr_shutdown is for the rest of a process.
+  const pid_t child = fork();
+  if (child == 0) {
+    const ClientPtr client = OpenClient(address_);
+    const SessionPtr session = OpenSession(client.get());
+    Batch first, second;
+    if (first.Next(session.get()) != HR_OK || second.Next(session.get()) != HR_OK) _exit(1);
+    hr_shutdown();
+    first.Drop();
+    if (!IsRight(second)) _exit(2);
+    second.Drop();
+    hr_session_stats stats;
+    Batch third;
+    if (third.Next(session.get()) != HR_OK || !IsRight(third)) _exit(3);
+    hr_session_get_stats(session.get(), &stats);
+    _exit(stats.slots_leased == 3 ? 0 : 4);  // what was dropped after the shutdown was not given back
+  }
+  int state = 0;
+  waitpid(child, &state, 0);
+  EXPECT_TRUE(WIFEXITED(state));
+  EXPECT_EQ(WEXITSTATUS(state), 0);
+}
+
+// A capsule as the destructor sees one.
+struct Capsule {
+  const char* name;
+  void* pointer;
+};
+int IsValid(void* capsule, const char* name) { return strcmp(static_cast<Capsule*>(capsule)->name, name) == 0; }
+void* GetPointer(void* capsule, const char*) { return static_cast<Capsule*>(capsule)->pointer; }
+
+TEST_F(LeaseTest, ACapsuleThatNobodyConsumedGivesItsSlotBack) {
+  hr_set_capsule_functions(IsValid, GetPointer);
+  for (int step = 0; step < 20; ++step) {
+    Batch batch;
+    ASSERT_EQ(batch.Next(session_.get()), HR_OK);
+    Capsule capsule = {"dltensor", batch.Take(0)};
+    hr_capsule_destructor(&capsule);
+  }
+  EXPECT_EQ(Stats().copied_batches, 0u);
+  Batch batch;
+  ASSERT_EQ(batch.Next(session_.get()), HR_OK);
+  Capsule consumed = {"used_dltensor", batch.get().fields[0]};
+  hr_capsule_destructor(&consumed);  // the consumer's tensor stays
+  EXPECT_TRUE(IsRight(batch));
+}
+
+}  // namespace
+}  // namespace headrace
