@@ -65,8 +65,11 @@ PY
   )
   [ -z "$missing" ] && return 0
   say "Installing $missing into .venv"
+  [[ " $missing " != *" torch "* ]] || echo "torch brings its CUDA libraries along: some GB, a few minutes"
+  local quiet=-q
+  [ ! -t 1 ] || quiet= # on a terminal pip shows its progress
   # shellcheck disable=SC2086  # a list of names
-  "$PYTHON" -m pip install -q --disable-pip-version-check $missing
+  "$PYTHON" -m pip install $quiet --disable-pip-version-check $missing
 }
 
 # content_hash PATH...: of every file below the paths that exist, names included.
