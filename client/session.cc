@@ -145,6 +145,7 @@ Status Session::DeadlinePassed(const Deadline& deadline, const std::string& stat
   std::string message = "no batch at epoch " + std::to_string(cursor_.epoch) + ", position " +
                         std::to_string(cursor_.position) + " within " + std::to_string(deadline.timeout_ms()) + " ms: ";
   if (!lost_because_.empty()) message += lost_because_ + "; ";
+  if (!last_try_.empty() && last_try_ != state) message += "the last try: " + last_try_ + "; ";
   return Error(HR_DEADLINE_EXCEEDED, message + state);
 }
 
@@ -164,12 +165,14 @@ Status Session::Reopen(const Deadline& deadline) {
       if (opened_before_) Add(reconnections_, 1);
       opened_before_ = true;
       lost_because_.clear();
+      last_try_.clear();
       return status;
     }
     if (status.code == HR_INTERRUPTED) return status;
     if (status.code != HR_DEADLINE_EXCEEDED) {
       connection_.reset();
       if (!WorthAnotherTry(status.code, opened_before_)) return status;
+      last_try_ = status.message;
       if (!deadline.passed()) {
         Status slept = backoff.Wait(deadline);
         if (!slept.ok()) return slept;

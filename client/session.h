@@ -61,7 +61,7 @@ class Session {
 
   std::unique_ptr<Connection> connection_;  // with ring_: open; without: OPEN is sent and not answered
   std::unique_ptr<Ring> ring_;
-  std::string lost_because_;
+  std::string lost_because_, last_try_;  // told at the deadline
   int broken_in_a_row_ = 0;  // rings that broke the protocol since the last batch
 
   std::atomic<uint64_t> batches_{0}, samples_{0}, bad_samples_{0}, reconnections_{0}, waited_ns_{0}, copied_batches_{0};

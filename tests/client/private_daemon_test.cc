@@ -45,11 +45,15 @@ bool EndsWithin(int pid, int ms) {
   return false;
 }
 
-bool NameIsFree(const std::string& address) {
-  std::ifstream file("/proc/net/unix");
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str().find(address) == std::string::npos;
+bool NameGetsFree(const std::string& address) {
+  for (int tries = 0; tries < 1000; ++tries) {
+    std::ifstream file("/proc/net/unix");
+    std::stringstream text;
+    text << file.rdbuf();
+    if (text.str().find(address) == std::string::npos) return true;
+    usleep(5000);
+  }
+  return false;
 }
 
 TEST(PrivateDaemonTest, StartsServesAndEndsWithItsLastConnection) {
@@ -63,7 +67,7 @@ TEST(PrivateDaemonTest, StartsServesAndEndsWithItsLastConnection) {
   session.reset();
   client.reset();
   EXPECT_TRUE(EndsWithin(daemon, 5000));
-  EXPECT_TRUE(NameIsFree(address));
+  EXPECT_TRUE(NameGetsFree(address));
 }
 
 TEST(PrivateDaemonTest, IsNobodysChildAndHasNoneOfOurStreamsAndDescriptors) {
@@ -99,7 +103,9 @@ TEST(PrivateDaemonTest, DoesNotInheritBlockedOrIgnoredSignals) {
   std::ifstream file("/proc/" + std::to_string(DaemonPid(client.get())) + "/status");
   for (std::string line; std::getline(file, line);) {
     if (line.rfind("SigBlk:", 0) == 0 || line.rfind("SigIgn:", 0) == 0) {
-      EXPECT_THAT(line, HasSubstr("\t0000000000000000"));
+      // Signals 32 and 33 are glibc's own.
+      const uint64_t set = std::stoull(line.substr(line.find('\t')), nullptr, 16) & ~(uint64_t{3} << 31);
+      EXPECT_EQ(set, 0u) << line;
     }
   }
 }
@@ -172,7 +178,7 @@ TEST(PrivateDaemonTest, ThreeFailedStartsAreAnErrorInTheDaemonsOwnWords) {
   const std::string address = FreshAddress();
   EXPECT_EQ(OpenPrivate(address, FAKE_DAEMON, {"--start-error", "host-memory: 3 bytes are too few"}), HR_UNAVAILABLE);
   EXPECT_THAT(hr_last_error(), AllOf(HasSubstr("3 tries"), HasSubstr("host-memory: 3 bytes are too few")));
-  EXPECT_TRUE(NameIsFree(address));
+  EXPECT_TRUE(NameGetsFree(address));
 }
 
 TEST(PrivateDaemonTest, AnExecutableThatIsNotThereIsNamed) {
