@@ -5,22 +5,11 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/file.h"
 #include "core/shard/format.h"
+#include "core/shard/index_file.h"
 #include "core/shard/manifest.h"
 
 namespace headrace {
 namespace {
-
-absl::StatusOr<IndexHeader> ReadIndexHeader(int fd, uint64_t index_bytes, const std::string& path) {
-  std::vector<uint8_t> preamble(kIndexHeaderBytes);
-  HEADRACE_RETURN_IF_ERROR(ReadAt(fd, preamble.data(), preamble.size(), 0, path));
-  const absl::StatusOr<uint32_t> bytes = IndexPreambleBytes(preamble);
-  HEADRACE_RETURN_IF_ERROR(Annotate(bytes.status(), path));
-  preamble.resize(*bytes);
-  HEADRACE_RETURN_IF_ERROR(ReadAt(fd, preamble.data(), preamble.size(), 0, path));
-  absl::StatusOr<IndexHeader> header = DecodeIndexHeader(preamble, index_bytes);
-  HEADRACE_RETURN_IF_ERROR(Annotate(header.status(), path));
-  return header;
-}
 
 bool SameSchema(const std::vector<Field>& a, const std::vector<Field>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Field& x, const Field& y) {

@@ -2,7 +2,10 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "core/base/file.h"
 #include "core/shard/durable_file.h"
 #include "core/shard/lmdb/shard_scanner.h"
 
@@ -41,6 +44,41 @@ absl::Status IndexRows::FillPlaces(const std::string& lmdb_path, const std::vect
   }
   HEADRACE_ASSIGN_OR_RETURN(bool more, scanner->Next());
   if (more) return absl::DataLossError(absl::StrCat(lmdb_path, " holds more than ", size(), " samples"));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<IndexHeader> ReadIndexHeader(int fd, uint64_t index_bytes, const std::string& path) {
+  std::vector<uint8_t> preamble(kIndexHeaderBytes);
+  HEADRACE_RETURN_IF_ERROR(ReadAt(fd, preamble.data(), preamble.size(), 0, path));
+  const absl::StatusOr<uint32_t> bytes = IndexPreambleBytes(preamble);
+  HEADRACE_RETURN_IF_ERROR(Annotate(bytes.status(), path));
+  preamble.resize(*bytes);
+  HEADRACE_RETURN_IF_ERROR(ReadAt(fd, preamble.data(), preamble.size(), 0, path));
+  absl::StatusOr<IndexHeader> header = DecodeIndexHeader(preamble, index_bytes);
+  HEADRACE_RETURN_IF_ERROR(Annotate(header.status(), path));
+  return header;
+}
+
+absl::Status VisitIndexRows(const std::string& path, const IndexHeader& header, const std::vector<Field>& fields,
+                            const std::function<void(const absl::Status&, const SampleRow&)>& visit) {
+  HEADRACE_ASSIGN_OR_RETURN(UniqueFd fd, OpenForReading(path));
+  const RowLayout layout = MakeRowLayout(fields);
+  const RowLimits limits{header.lmdb_bytes, header.entries_bytes, &fields};
+  constexpr uint64_t kBlockRows = 4096;
+  std::vector<uint8_t> block(kBlockRows * layout.row_bytes);
+  SampleRow row;
+  for (uint64_t first = 0; first < header.num_samples; first += kBlockRows) {
+    const uint64_t rows = std::min(kBlockRows, header.num_samples - first);
+    HEADRACE_RETURN_IF_ERROR(ReadAt(fd.get(), block.data(), rows * layout.row_bytes,
+                                    header.rows_offset() + first * layout.row_bytes, path));
+    for (uint64_t i = 0; i < rows; ++i) {
+      const uint64_t sample = header.first_sample + first + i;
+      const absl::Status status = DecodeRow(layout, limits, sample, block.data() + i * layout.row_bytes, &row);
+      row.sample = sample;
+      for (SampleRow::Value& value : row.values) value.location.shard = header.shard;
+      visit(status, row);
+    }
+  }
   return absl::OkStatus();
 }
 

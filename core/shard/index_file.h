@@ -1,6 +1,7 @@
-// Makes index files (docs/shard_format.md). Dataset reads them.
+// Index files as a whole (docs/shard_format.md). For single rows while serving: Dataset.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,14 @@ class IndexRows {
   RowLayout layout_;
   std::string rows_;
 };
+
+// Of an open index of `index_bytes` bytes. DATA_LOSS, OUT_OF_RANGE with `path` in the message.
+absl::StatusOr<IndexHeader> ReadIndexHeader(int fd, uint64_t index_bytes, const std::string& path);
+
+// Calls `visit` for each row, in order, with what DecodeRow says of it (the row is only valid if that is OK). `fields`:
+// those of the header with the dataset's max_bytes. Reads in large blocks.
+absl::Status VisitIndexRows(const std::string& path, const IndexHeader& header, const std::vector<Field>& fields,
+                            const std::function<void(const absl::Status&, const SampleRow&)>& visit);
 
 // Writes an index without entry data, durably, replacing what was there.
 absl::Status WriteIndexFile(const std::string& path, const IndexHeader& header, const IndexRows& rows);

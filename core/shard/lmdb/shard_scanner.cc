@@ -1,8 +1,8 @@
 #include "core/shard/lmdb/shard_scanner.h"
 
 #include <lmdb.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 #include <cinttypes>
 #include <cstdio>
@@ -12,6 +12,8 @@
 
 namespace headrace {
 namespace {
+
+constexpr uint64_t kReleaseEvery = 4096;  // samples
 
 // LMDB does not tell where its map begins, the kernel does: the line of /proc/self/maps that holds `inside`.
 absl::StatusOr<const uint8_t*> FindFileStart(int fd, const void* inside, const std::string& what) {
@@ -70,6 +72,7 @@ class ShardScanner::Impl {
   }
 
   absl::StatusOr<bool> Next(uint64_t* sample, std::vector<ScannedValue>* values) {
+    if (++since_release_ == kReleaseEvery) ReleasePages();
     values->resize(cursors_.size());
     size_t ended = 0;
     for (size_t i = 0; i < cursors_.size(); ++i) {
@@ -93,6 +96,13 @@ class ShardScanner::Impl {
   }
 
  private:
+  // Pages that were looked at count as the process's memory, a whole shard of them if its values are small. They stay
+  // in the page cache and come back when touched.
+  void ReleasePages() {
+    since_release_ = 0;
+    if (file_start_ != nullptr) ::madvise(const_cast<uint8_t*>(file_start_), file_bytes_, MADV_DONTNEED);
+  }
+
   absl::StatusOr<ScannedValue> Place(const MDB_val& data) {
     const auto* bytes = static_cast<const uint8_t*>(data.mv_data);
     if (file_start_ == nullptr) {
@@ -121,6 +131,7 @@ class ShardScanner::Impl {
   MDB_txn* txn_ = nullptr;
   std::vector<MDB_cursor*> cursors_;
   const uint8_t* file_start_ = nullptr;
+  uint64_t since_release_ = 0;
 };
 
 ShardScanner::ShardScanner(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -1,0 +1,31 @@
+// `headrace`: one executable for packing, looking at and serving datasets.
+#include <cstdio>
+
+#include "cli/commands.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("Headrace keeps GPUs fed: packs images into datasets and serves ready batches to trainers.", "headrace");
+  app.set_version_flag("--version", "headrace " HEADRACE_VERSION);
+  app.require_subcommand(1);
+  app.footer("\n`headrace COMMAND --help` explains a command, with examples.");
+  int exit_code = headrace::kExitDone;
+  headrace::AddPack(app, &exit_code);
+#ifdef HEADRACE_CLI_AUDIT
+  headrace::AddAudit(app, &exit_code);
+#endif
+#ifdef HEADRACE_CLI_SERVE
+  headrace::AddServe(app, &exit_code);
+#endif
+#ifdef HEADRACE_CLI_TOP
+  headrace::AddTop(app, &exit_code);
+#endif
+#ifdef HEADRACE_CLI_DOCTOR
+  headrace::AddDoctor(app, &exit_code);
+#endif
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? headrace::kExitDone : headrace::kExitUsage;
+  }
+  return exit_code;
+}
