@@ -61,11 +61,14 @@ class Session {
   virtual const HostRing& ring() const = 0;
   // The ticket of the first batch at the cursor it was opened with.
   virtual uint32_t first_ticket() const = 0;
-  // From now on batches start at `cursor`; returns the first ticket of the new sequence. Fills under way are abandoned.
+  // From now on batches start at `cursor` (any numbers: a position with no step behind it is the next epoch's beginning);
+  // returns the first ticket of the new sequence. Fills under way are abandoned.
   virtual uint32_t Seek(const Cursor& cursor) = 0;
   // The client sent a byte: look at its `released` words.
   virtual void OnDoorbell() = 0;
-  // Frees the ring once no decode thread writes into it (at most one sample later). Idempotent.
+  // Frees the ring on another thread, once no decode thread writes into it (at most one sample later). ring() must
+  // not be called any more; everything else may, and does nothing. Idempotent: the first call decides about the memory. The
+  // destructor closes with kKeep.
   virtual void Close(RingMemory memory) = 0;
   // Sets the control page's `stopping` word and reason, for the client to find.
   virtual void MarkStopping(const std::string& reason) = 0;
@@ -74,14 +77,16 @@ class Session {
 
 class Pipeline {
  public:
-  // `wake` is called from decode threads when a ticket became ready and the client's `waiting` word was set.
+  // `wake` is called when a ticket became ready and the client's `waiting` word was set: from decode threads, perhaps from several
+  // at once, and perhaps once more while or shortly after Close is called. It must not block, and not own the Session.
   using Wake = std::function<void()>;
 
   static std::unique_ptr<Pipeline> Create(const PipelineOptions& options);
   virtual ~Pipeline() = default;  // closes the sessions (kKeep), joins the threads
 
   // Reserves the ring's memory (RESOURCE_EXHAUSTED with the numbers when the budget or the cgroup's limit is too small)
-  // and starts filling. Populates slot 0 first, the others on another thread.
+  // and starts filling. Populates slot 0 before it returns (0.5 ms per MB of a slot), the others on another thread.
+  // INVALID_ARGUMENT: SessionSpec::Validate, MakeBatchLayout.
   virtual absl::StatusOr<std::shared_ptr<Session>> Open(SessionSpec spec, const Cursor& cursor, Wake wake) = 0;
   virtual PipelineStats stats() const = 0;
 };

@@ -1,0 +1,142 @@
+#include "core/pipeline/pipeline.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "core/pipeline/memory_budget.h"
+#include "core/pipeline/read_ahead.h"
+#include "core/pipeline/ring_keeper.h"
+#include "core/pipeline/scheduler.h"
+
+namespace headrace {
+namespace {
+
+// Everything behind the pipeline and its sessions' handles; lives as long as the last of them. Each member uses those above it.
+struct Machinery {
+  explicit Machinery(const PipelineOptions& options)
+      : budget(options.host_memory_bytes),
+        keeper(&budget),
+        scheduler(options, &keeper),
+        read_ahead(&scheduler, std::max(1, options.read_ahead_batches)) {
+    scheduler.SetProgressListener([this] { read_ahead.Notify(); });
+  }
+  ~Machinery() { scheduler.Stop(); }  // its threads notify read_ahead
+
+  MemoryBudget budget;
+  RingKeeper keeper;
+  Scheduler scheduler;
+  ReadAhead read_ahead;
+};
+
+class SessionHandle : public Session {
+ public:
+  SessionHandle(std::shared_ptr<Machinery> machinery, std::shared_ptr<SessionState> state)
+      : machinery_(std::move(machinery)), state_(std::move(state)) {}
+  ~SessionHandle() override { machinery_->scheduler.Close(state_, RingMemory::kKeep); }
+
+  uint64_t id() const override { return state_->id(); }
+  const SessionSpec& spec() const override { return state_->spec(); }
+  const BatchLayout& layout() const override { return state_->layout(); }
+  const HostRing& ring() const override { return *state_->ring(); }
+  uint32_t first_ticket() const override { return state_->first_ticket(); }
+  uint32_t Seek(const Cursor& cursor) override { return machinery_->scheduler.Seek(state_.get(), cursor); }
+  void OnDoorbell() override { machinery_->scheduler.OnDoorbell(state_.get()); }
+  void Close(RingMemory memory) override { machinery_->scheduler.Close(state_, memory); }
+  void MarkStopping(const std::string& reason) override {
+    machinery_->scheduler.MarkStopping(state_.get(), reason);
+  }
+  SessionStats stats() const override { return machinery_->scheduler.Stats(*state_); }
+
+ private:
+  const std::shared_ptr<Machinery> machinery_;
+  const std::shared_ptr<SessionState> state_;
+};
+
+class PipelineImpl : public Pipeline {
+ public:
+  explicit PipelineImpl(const PipelineOptions& options)
+      : machinery_(std::make_shared<Machinery>(options)) {}
+  ~PipelineImpl() override { machinery_->scheduler.Stop(); }
+
+  absl::StatusOr<std::shared_ptr<Session>> Open(SessionSpec spec, const Cursor& cursor, Wake wake) override;
+  PipelineStats stats() const override;
+
+ private:
+  std::shared_ptr<VerifiedSamples> VerifiedOf(const std::shared_ptr<const Dataset>& dataset);
+  void PopulateRest(const std::shared_ptr<SessionState>& state);
+
+  const std::shared_ptr<Machinery> machinery_;
+  std::mutex mutex_;
+  uint64_t next_id_ = 1;
+  // By dataset object: sessions on the same one share what is verified.
+  std::map<std::weak_ptr<const Dataset>, std::weak_ptr<VerifiedSamples>, std::owner_less<>> verified_;
+};
+
+std::shared_ptr<VerifiedSamples> PipelineImpl::VerifiedOf(const std::shared_ptr<const Dataset>& dataset) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(verified_, [](const auto& entry) { return entry.first.expired(); });
+  std::weak_ptr<VerifiedSamples>& known = verified_[dataset];
+  std::shared_ptr<VerifiedSamples> verified = known.lock();
+  if (!verified) known = verified = std::make_shared<VerifiedSamples>(dataset->size());
+  return verified;
+}
+
+// Slots 1 … n−1, one after the other, while slot 0 is being filled already.
+void PipelineImpl::PopulateRest(const std::shared_ptr<SessionState>& state) {
+  Scheduler* scheduler = &machinery_->scheduler;
+  machinery_->keeper.Populate([scheduler, state, slot = 1]() mutable {
+    if (!scheduler->UseRing(state.get())) return false;
+    const int slots = state->ring()->num_slots();
+    // A slot without memory is not used; the session goes on with those it has.
+    const bool populated = slot < slots && state->ring()->Populate(slot).ok();
+    if (populated) scheduler->SlotPopulated(state.get(), slot);
+    scheduler->DoneWithRing(state);
+    return populated && ++slot < slots;
+  });
+}
+
+absl::StatusOr<std::shared_ptr<Session>> PipelineImpl::Open(SessionSpec spec, const Cursor& cursor, Wake wake) {
+  HEADRACE_RETURN_IF_ERROR(spec.Validate());
+  HEADRACE_ASSIGN_OR_RETURN(BatchLayout layout, MakeBatchLayout(spec));
+  const int slots = spec.prefetch_factor + 2;
+  const uint64_t bytes = HR_CONTROL_BYTES + static_cast<uint64_t>(slots) * layout.slot_bytes;
+  HEADRACE_RETURN_IF_ERROR(machinery_->budget.Reserve(slots, layout.slot_bytes, bytes));
+  absl::StatusOr<std::unique_ptr<HostRing>> ring = HostRing::Create(slots, layout.slot_bytes);
+  absl::Status status = ring.status();
+  if (status.ok()) status = (*ring)->Populate(0);
+  if (!status.ok()) {
+    if (ring.ok()) ring->reset();
+    machinery_->budget.ReleaseSoon(bytes);
+    machinery_->budget.Released(bytes);
+    return status;
+  }
+  auto verified = VerifiedOf(spec.dataset);
+  uint64_t id;
+  {
+    std::lock_guard lock(mutex_);
+    id = next_id_++;
+  }
+  auto state = std::make_shared<SessionState>(id, std::move(spec), std::move(layout), *std::move(ring),
+                                              std::move(verified), cursor, std::move(wake));
+  state->SlotPopulated(0);
+  machinery_->scheduler.Add(state);
+  PopulateRest(state);
+  return std::make_shared<SessionHandle>(machinery_, std::move(state));
+}
+
+PipelineStats PipelineImpl::stats() const {
+  PipelineStats stats = machinery_->scheduler.Stats();
+  stats.host_memory_bytes = machinery_->budget.limit_bytes();
+  stats.host_memory_used = machinery_->budget.used_bytes();
+  return stats;
+}
+
+}  // namespace
+
+std::unique_ptr<Pipeline> Pipeline::Create(const PipelineOptions& options) {
+  return std::make_unique<PipelineImpl>(options);
+}
+
+}  // namespace headrace

@@ -1,0 +1,65 @@
+#include "core/pipeline/ring_keeper.h"
+
+#include <pthread.h>
+
+#include <utility>
+
+namespace headrace {
+
+RingKeeper::RingKeeper(MemoryBudget* budget) : budget_(budget), thread_([this] { Run(); }) {}
+
+RingKeeper::~RingKeeper() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void RingKeeper::Populate(std::function<bool()> populate_next) {
+  {
+    std::lock_guard lock(mutex_);
+    populating_.push_back(std::move(populate_next));
+  }
+  changed_.notify_one();
+}
+
+void RingKeeper::GiveBack(std::unique_ptr<HostRing> ring, RingMemory memory) {
+  budget_->ReleaseSoon(ring->total_bytes());
+  {
+    std::lock_guard lock(mutex_);
+    leaving_.push_back({std::move(ring), memory});
+  }
+  changed_.notify_one();
+}
+
+void RingKeeper::Run() {
+  pthread_setname_np(pthread_self(), "hr-memory");
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stop_ || !leaving_.empty() || !populating_.empty(); });
+    if (!leaving_.empty()) {
+      Leaving job = std::move(leaving_.front());
+      leaving_.pop_front();
+      lock.unlock();
+      const uint64_t bytes = job.ring->total_bytes();
+      if (job.memory == RingMemory::kDiscard) job.ring->Discard();
+      job.ring.reset();
+      budget_->Released(bytes);
+      lock.lock();
+    } else if (stop_) {
+      return;
+    } else {
+      // One slot of each session in turn, so that a large ring does not keep the next session waiting.
+      std::function<bool()> job = std::move(populating_.front());
+      populating_.pop_front();
+      lock.unlock();
+      const bool more = job();
+      lock.lock();
+      if (more) populating_.push_back(std::move(job));
+    }
+  }
+}
+
+}  // namespace headrace

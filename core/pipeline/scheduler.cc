@@ -1,0 +1,285 @@
+#include "core/pipeline/scheduler.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/augment/render.h"
+
+namespace headrace {
+namespace {
+
+// Samples of one unit at most: 8 × 0.2 ms is short against a batch's time, long against a pick.
+constexpr uint32_t kMaxUnitPlaces = 8;
+// The reading-ahead thread is told of the threads' progress every so many places.
+constexpr uint64_t kProgressPlaces = 64;
+// What a place is taken to cost until the first one is measured.
+constexpr double kGuessedPlaceNs = 500'000;
+
+int64_t Now(clockid_t clock) {
+  timespec time;
+  ::clock_gettime(clock, &time);
+  return int64_t{1'000'000'000} * time.tv_sec + time.tv_nsec;
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const PipelineOptions& options, RingKeeper* keeper) : options_(options), keeper_(keeper) {
+  totals_.decode_threads = std::max(1, options.decode_threads);
+  totals_.simd_target = SimdTarget();
+  for (int i = 0; i < totals_.decode_threads; ++i) threads_.emplace_back([this, i] { Run(i); });
+}
+
+Scheduler::~Scheduler() { Stop(); }
+
+void Scheduler::Stop() {
+  {
+    Lock lock(mutex_);
+    if (stop_) return;
+    while (!sessions_.empty()) CloseLocked(std::shared_ptr<SessionState>(sessions_.back()), RingMemory::kKeep);
+    stop_ = true;
+  }
+  work_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Scheduler::NotifyThreads(int wanted) {
+  for (int i = 0; i < std::min(wanted, idle_); ++i) work_.notify_one();
+}
+
+void Scheduler::Add(std::shared_ptr<SessionState> session) {
+  Lock lock(mutex_);
+  // As if it had slept: a newcomer's first batch comes a little sooner, and then it has its share.
+  session->virtual_ns = virtual_ns_ - kCatchUpNs;
+  if (stop_) {
+    session->Close();
+    closing_.push_back({session, RingMemory::kKeep});
+    GiveBackIfUnused(session.get(), RingMemory::kKeep);
+    return;
+  }
+  sessions_.push_back(std::move(session));
+  NotifyThreads(1);
+  progressed_ = true;
+  CallOut(&lock);
+}
+
+uint32_t Scheduler::Seek(SessionState* session, const Cursor& cursor) {
+  Lock lock(mutex_);
+  const uint32_t ticket = session->Seek(cursor);
+  NotifyThreads(1);
+  progressed_ = true;
+  CallOut(&lock);
+  return ticket;
+}
+
+void Scheduler::OnDoorbell(SessionState* session) {
+  Lock lock(mutex_);
+  if (session->OnDoorbell()) NotifyThreads(1);  // which wakes further ones where there is work
+}
+
+void Scheduler::SlotPopulated(SessionState* session, int slot) {
+  Lock lock(mutex_);
+  session->SlotPopulated(slot);
+  NotifyThreads(1);
+}
+
+void Scheduler::MarkStopping(SessionState* session, const std::string& reason) {
+  Lock lock(mutex_);
+  if (session->closed()) return;
+  hr_control* control = session->ring()->control();
+  const size_t length = std::min(reason.size(), sizeof(control->daemon.reason) - 1);
+  std::memcpy(control->daemon.reason, reason.data(), length);
+  control->daemon.reason[length] = '\0';
+  control->daemon.stopping.store(1, std::memory_order_seq_cst);
+}
+
+void Scheduler::Close(const std::shared_ptr<SessionState>& session, RingMemory memory) {
+  Lock lock(mutex_);
+  CloseLocked(session, memory);
+}
+
+void Scheduler::CloseLocked(const std::shared_ptr<SessionState>& session, RingMemory memory) {
+  if (session->closed()) return;
+  session->Close();
+  totals_.batches += session->batches;
+  totals_.samples += session->samples;
+  totals_.bad_samples += session->bad_samples;
+  closing_.push_back({session, memory});
+  std::erase(sessions_, session);
+  GiveBackIfUnused(session.get(), memory);
+}
+
+bool Scheduler::UseRing(SessionState* session) {
+  Lock lock(mutex_);
+  if (session->closed()) return false;
+  session->AddUser();
+  return true;
+}
+
+void Scheduler::DoneWithRing(const std::shared_ptr<SessionState>& session) {
+  Lock lock(mutex_);
+  session->RemoveUser();
+  if (session->closed()) GiveBackIfUnused(session.get(), RingMemory::kKeep);
+}
+
+// The last one who used a closed session's ring gives it back.
+void Scheduler::GiveBackIfUnused(SessionState* session, RingMemory memory) {
+  std::unique_ptr<HostRing> ring = session->TakeRing();
+  if (!ring) return;
+  std::erase_if(closing_, [&](const Closing& entry) {
+    const std::shared_ptr<SessionState> other = entry.session.lock();
+    if (other.get() == session) memory = entry.memory;
+    return other == nullptr || other.get() == session;
+  });
+  keeper_->GiveBack(std::move(ring), memory);
+}
+
+SessionStats Scheduler::Stats(const SessionState& session) const {
+  Lock lock(mutex_);
+  return session.Stats();
+}
+
+PipelineStats Scheduler::Stats() const {
+  Lock lock(mutex_);
+  PipelineStats stats = totals_;
+  for (const auto& session : sessions_) {
+    stats.sessions.push_back(session->Stats());
+    stats.batches += session->batches;
+    stats.samples += session->samples;
+    stats.bad_samples += session->bad_samples;
+  }
+  return stats;
+}
+
+void Scheduler::VisitSessions(const std::function<void(const std::shared_ptr<SessionState>&)>& visit) {
+  Lock lock(mutex_);
+  for (const auto& session : sessions_) visit(session);
+}
+
+uint32_t Scheduler::UnitPlaces(const SessionState& session) const {
+  const int threads = session.spec().max_threads > 0 ? std::min(session.spec().max_threads, totals_.decode_threads)
+                                                     : totals_.decode_threads;
+  // Four units per thread and batch at least, so that threads do not wait long for the last one.
+  const uint32_t quarter = static_cast<uint32_t>(session.spec().batch_size) / (4 * static_cast<uint32_t>(threads));
+  return std::clamp<uint32_t>(quarter, 1, kMaxUnitPlaces);
+}
+
+bool Scheduler::Pick(Job* job, bool* again) {
+  std::shared_ptr<SessionState>* best = nullptr;
+  int with_work = 0;
+  *again = false;
+  for (auto& session : sessions_) {
+    const int limit = session->spec().max_threads;
+    if (limit > 0 && session->threads >= limit) continue;
+    const SessionState::Work work = session->LookForWork();
+    if (session->TakeWake()) wakes_.push_back(session);
+    *again |= work == SessionState::Work::kAgain;
+    if (work != SessionState::Work::kSome) continue;
+    ++with_work;
+    session->virtual_ns = std::max(session->virtual_ns, virtual_ns_ - kCatchUpNs);
+    if (best == nullptr || session->virtual_ns < (*best)->virtual_ns) best = &session;
+  }
+  if (best == nullptr) return false;
+  SessionState& session = **best;
+  virtual_ns_ = std::max(virtual_ns_, session.virtual_ns);
+  job->session = *best;
+  const uint64_t before = session.claimed_places();
+  job->unit = session.Claim(UnitPlaces(session));
+  progressed_ |= before == 0 || before / kProgressPlaces != session.claimed_places() / kProgressPlaces;
+  // Charged before it is done: otherwise all threads that are free now would choose the same session.
+  job->charged_ns = static_cast<int64_t>((session.place_ns > 0 ? session.place_ns : kGuessedPlaceNs) * job->unit.count);
+  session.virtual_ns += job->charged_ns;
+  // A thread that sees more work than its own wakes two others: soon all are awake, and few for nothing.
+  if (idle_ > 0 && (with_work > 1 || session.LookForWork() == SessionState::Work::kSome)) NotifyThreads(2);
+  if (session.TakeWake()) wakes_.push_back(*best);
+  return true;
+}
+
+void Scheduler::Work(Job* job, UnitFiller* filler, Lock* lock) {
+  SessionState& session = *job->session;
+  BatchFill& fill = session.batch(job->unit.slot);
+  HostRing& ring = *session.ring();
+  std::vector<BadOutcome> bad;
+  lock->unlock();
+  const int64_t begin_ns = Now(CLOCK_MONOTONIC), begin_cpu_ns = Now(CLOCK_THREAD_CPUTIME_ID);
+  filler->Fill(session.spec(), session.layout(), job->unit, &fill, ring.slot(job->unit.slot), options_.verify,
+               session.verified(), &bad);
+  const int64_t wall_ns = Now(CLOCK_MONOTONIC) - begin_ns;
+  const auto cpu_ns = static_cast<uint64_t>(Now(CLOCK_THREAD_CPUTIME_ID) - begin_cpu_ns);
+  const uint64_t bytes = filler->TakeBytesRead();
+  lock->lock();
+
+  session.virtual_ns += wall_ns - job->charged_ns;
+  const double place_ns = static_cast<double>(wall_ns) / job->unit.count;
+  session.place_ns = session.place_ns == 0 ? place_ns : 0.95 * session.place_ns + 0.05 * place_ns;
+  session.decode_ns += cpu_ns;
+  totals_.decode_ns += cpu_ns;
+  totals_.bytes_read += bytes;
+  for (const BadOutcome& outcome : bad) {
+    if (options_.on_bad_sample && session.FirstReport(outcome.sample.sample)) {
+      reports_.push_back(absl::StrCat(session.spec().dataset->dir(), ": ", outcome.sample.Message()));
+    }
+  }
+  if (session.Finish(job->unit, &bad)) {
+    lock->unlock();
+    FinishBatch(session.spec(), session.layout(), ring.slot(job->unit.slot), &fill);
+    lock->lock();
+    session.Complete(job->unit.slot);
+  }
+  if (session.TakeWake()) wakes_.push_back(job->session);
+  if (session.closed()) {
+    GiveBackIfUnused(&session, RingMemory::kKeep);
+    closed_.push_back(std::move(job->session));  // perhaps the last reference: not to be dropped under the mutex
+  }
+  job->session.reset();
+}
+
+// Runs what must not run under the mutex; true: it was free meanwhile.
+bool Scheduler::CallOut(Lock* lock) {
+  bool called = false;
+  while (!wakes_.empty() || !reports_.empty() || !closed_.empty() || progressed_) {
+    auto wakes = std::exchange(wakes_, {});
+    auto closed = std::exchange(closed_, {});
+    const auto reports = std::exchange(reports_, {});
+    const bool progressed = std::exchange(progressed_, false);
+    lock->unlock();
+    for (const auto& session : wakes) {
+      if (session->wake()) session->wake()();
+    }
+    for (const std::string& report : reports) options_.on_bad_sample(report);
+    if (progressed && on_progress_) on_progress_();
+    wakes.clear();
+    closed.clear();
+    lock->lock();
+    called = true;
+  }
+  return called;
+}
+
+void Scheduler::Run(int number) {
+  pthread_setname_np(pthread_self(), absl::StrCat("hr-decode-", number).c_str());
+  UnitFiller filler;
+  Job job;
+  Lock lock(mutex_);
+  while (!stop_) {
+    bool again;
+    if (Pick(&job, &again)) {
+      CallOut(&lock);
+      Work(&job, &filler, &lock);
+    } else if (again) {
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+    } else if (!CallOut(&lock)) {  // nothing happened since Pick looked
+      ++idle_;
+      work_.wait(lock);
+      --idle_;
+    }
+  }
+}
+
+}  // namespace headrace

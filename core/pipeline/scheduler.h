@@ -1,0 +1,95 @@
+// The decode threads and who works for which session.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/pipeline/batch_fill.h"
+#include "core/pipeline/pipeline.h"
+#include "core/pipeline/ring_keeper.h"
+#include "core/pipeline/session_state.h"
+
+namespace headrace {
+
+// Fair queueing over sessions: a thread that is free works for the session that has received the least thread time so far
+// (Demers, Keshav and Shenker, SIGCOMM 1989). A session that had nothing to do meanwhile, or is new, may catch up at most
+// kCatchUpNs. A unit is a few samples of one batch, so that all threads work on the same batch and its latency is small; while its
+// last units are in work the next batch is begun.
+//
+// One mutex guards all sessions; it is held for about a microsecond per unit of some hundred. Thread-safe.
+class Scheduler {
+ public:
+  static constexpr int64_t kCatchUpNs = 50'000'000;
+
+  Scheduler(const PipelineOptions& options, RingKeeper* keeper);
+  ~Scheduler();  // Stop
+
+  void Add(std::shared_ptr<SessionState> session);
+  uint32_t Seek(SessionState* session, const Cursor& cursor);
+  void OnDoorbell(SessionState* session);
+  void Close(const std::shared_ptr<SessionState>& session, RingMemory memory);
+  void MarkStopping(SessionState* session, const std::string& reason);
+  void SlotPopulated(SessionState* session, int slot);
+  // Between these two calls the ring stays although the session is closed; false: it is closed already.
+  bool UseRing(SessionState* session);
+  void DoneWithRing(const std::shared_ptr<SessionState>& session);
+
+  SessionStats Stats(const SessionState& session) const;
+  // All but the memory's numbers.
+  PipelineStats Stats() const;
+
+  // Closes the sessions (kKeep) and joins the threads. Later calls find closed sessions.
+  void Stop();
+
+  // For the reading-ahead thread: calls `visit` on every open session under the mutex.
+  void VisitSessions(const std::function<void(const std::shared_ptr<SessionState>&)>& visit);
+  // Called without the mutex whenever a session's threads have gone on by a batch, and after Add and Seek.
+  void SetProgressListener(std::function<void()> listener) { on_progress_ = std::move(listener); }
+
+ private:
+  struct Job {
+    std::shared_ptr<SessionState> session;
+    Unit unit;
+    int64_t charged_ns = 0;  // in advance
+  };
+  struct Closing {
+    std::weak_ptr<SessionState> session;
+    RingMemory memory;
+  };
+  using Lock = std::unique_lock<std::mutex>;
+
+  void Run(int number);
+  bool Pick(Job* job, bool* again);
+  void Work(Job* job, UnitFiller* filler, Lock* lock);
+  void GiveBackIfUnused(SessionState* session, RingMemory memory);
+  bool CallOut(Lock* lock);
+  uint32_t UnitPlaces(const SessionState& session) const;
+  void NotifyThreads(int wanted);
+  void CloseLocked(const std::shared_ptr<SessionState>& session, RingMemory memory);
+
+  const PipelineOptions options_;
+  RingKeeper* const keeper_;
+  std::function<void()> on_progress_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_;
+  std::vector<std::shared_ptr<SessionState>> sessions_;
+  std::vector<std::shared_ptr<SessionState>> wakes_;  // clients to be woken once the mutex is free
+  std::vector<std::shared_ptr<SessionState>> closed_;  // to be let go once the mutex is free
+  std::vector<std::string> reports_;
+  std::vector<Closing> closing_;  // closed, but threads still write into the ring
+  bool progressed_ = false;
+  int idle_ = 0;
+  bool stop_ = false;
+  int64_t virtual_ns_ = 0;  // least service among the sessions that have work
+  PipelineStats totals_;  // of batches and samples: those of closed sessions only
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace headrace

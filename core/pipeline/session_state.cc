@@ -1,0 +1,232 @@
+#include "core/pipeline/session_state.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace headrace {
+namespace {
+
+// Bad samples beyond this many are counted, but no longer reported one by one.
+constexpr size_t kMaxReports = 65536;
+
+}  // namespace
+
+SessionState::SessionState(uint64_t id, SessionSpec spec, BatchLayout layout, std::unique_ptr<HostRing> ring,
+                           std::shared_ptr<VerifiedSamples> verified, const Cursor& cursor, Wake wake)
+    : id_(id), spec_(std::move(spec)), layout_(std::move(layout)), verified_(std::move(verified)),
+      wake_(std::move(wake)), ring_(std::move(ring)), ring_bytes_(ring_->total_bytes()),
+      slots_(static_cast<size_t>(ring_->num_slots())), cursor_(Normalized(spec_, cursor)) {
+  for (size_t i = 0; i < slots_.size(); ++i) batches_.push_back(std::make_unique<BatchFill>());
+}
+
+void SessionState::SlotPopulated(int slot) {
+  slots_[static_cast<size_t>(slot)].populated = true;
+  if (asleep_) WakeUp();
+}
+
+int SessionState::FindFreeSlot() const {
+  const int n = static_cast<int>(slots_.size());
+  for (int step = 1; step <= n; ++step) {
+    const int slot = (last_slot_ + step) % n;
+    const Slot& own = slots_[static_cast<size_t>(slot)];
+    if (!own.populated || batches_[static_cast<size_t>(slot)]->active) continue;
+    // The one word of the client that decides anything; whatever it holds, the worst is a slot too early or never.
+    if (ring_->control()->slots[slot].released.load(std::memory_order_seq_cst) == own.ticket) return slot;
+  }
+  return -1;
+}
+
+// Asks for a doorbell, then looks once more: a release before the word was set would ring no bell.
+bool SessionState::SleepUntilReleased() {
+  ring_->control()->daemon.waiting.store(1, std::memory_order_seq_cst);
+  asleep_ = true;
+  if (FindFreeSlot() < 0) return true;
+  WakeUp();
+  return false;
+}
+
+void SessionState::WakeUp() {
+  asleep_ = false;
+  ring_->control()->daemon.waiting.store(0, std::memory_order_seq_cst);
+}
+
+SessionState::Work SessionState::LookForWork() {
+  if (closed_) return Work::kNone;
+  // Empty batches are done at once, and a client can give them back at once: bounded, so that it cannot hold the mutex.
+  for (size_t begun = 0; claiming_ < 0; ++begun) {
+    if (asleep_) return Work::kNone;
+    if (begun == slots_.size()) return Work::kAgain;
+    const int slot = FindFreeSlot();
+    if (slot >= 0) {
+      Begin(slot);
+    } else if (SleepUntilReleased()) {
+      return Work::kNone;
+    }
+  }
+  return Work::kSome;
+}
+
+void SessionState::Begin(int slot) {
+  BatchFill& fill = batch(slot);
+  fill.start = cursor_;
+  fill.range = StepAt(spec_, cursor_);
+  fill.order.emplace(spec_.dataset->size(), spec_.seed, cursor_.epoch, spec_.shuffle);
+  fill.ticket = next_ticket_;
+  if (++next_ticket_ == 0) next_ticket_ = 1;  // 0 is what a line holds before its first ticket
+  fill.claimed = fill.finished = 0;
+  fill.units_out = 0;
+  fill.active = true;
+  fill.abandoned = false;
+  fill.complete = false;
+  fill.texts.Reset(layout_);
+  fill.bad.clear();
+  cursor_ = Normalized(spec_, fill.range.next);
+  last_slot_ = slot;
+  order_.push_back(slot);
+  if (fill.range.count > 0) {
+    claiming_ = slot;
+  } else {  // an empty part of a last step: a batch like any other, but nobody has to fill it
+    FinishBatch(spec_, layout_, ring_->slot(slot), &fill);
+    fill.complete = true;
+    PublishInOrder();
+  }
+}
+
+Unit SessionState::Claim(uint32_t max_places) {
+  BatchFill& fill = batch(claiming_);
+  const Unit unit{claiming_, fill.claimed, std::min(max_places, fill.range.count - fill.claimed)};
+  fill.claimed += unit.count;
+  claimed_places_ += unit.count;
+  ++fill.units_out;
+  if (fill.claimed == fill.range.count) claiming_ = -1;
+  ++threads;
+  return unit;
+}
+
+bool SessionState::Finish(const Unit& unit, std::vector<BadOutcome>* bad) {
+  --threads;
+  BatchFill& fill = batch(unit.slot);
+  fill.finished += unit.count;
+  for (BadOutcome& outcome : *bad) fill.bad.push_back(std::move(outcome));
+  bad->clear();
+  if (!fill.abandoned && fill.finished == fill.range.count) {
+    ++users_;  // until Complete
+    return true;
+  }
+  --fill.units_out;
+  if (fill.abandoned && fill.units_out == 0) {
+    fill.active = false;
+    if (asleep_ && !closed_) WakeUp();
+  }
+  return false;
+}
+
+void SessionState::Complete(int slot) {
+  --users_;
+  BatchFill& fill = batch(slot);
+  --fill.units_out;
+  if (fill.abandoned) {  // by a Seek while it was being laid out
+    fill.active = fill.units_out > 0;
+    if (asleep_ && !closed_) WakeUp();
+    return;
+  }
+  fill.complete = true;
+  PublishInOrder();
+}
+
+void SessionState::PublishInOrder() {
+  while (!order_.empty() && batch(order_.front()).complete) {
+    Publish(order_.front());
+    order_.pop_front();
+  }
+}
+
+void SessionState::Publish(int slot) {
+  BatchFill& fill = batch(slot);
+  hr_control* control = ring_->control();
+  hr_control::hr_slot_line& line = control->slots[slot];
+  line.length = fill.length;
+  line.status = fill.status;
+  line.bad_samples = static_cast<uint32_t>(fill.bad.size());
+  line.epoch = fill.start.epoch;
+  line.position = fill.start.position;
+  line.next_epoch = fill.range.next.epoch;
+  line.next_position = fill.range.next.position;
+  slots_[static_cast<size_t>(slot)].ticket = fill.ticket;
+  fill.active = false;
+  ++batches;
+  samples += fill.length;
+  bad_samples += fill.bad.size();
+  line.ready.store(fill.ticket, std::memory_order_seq_cst);
+  if (control->client.waiting.load(std::memory_order_seq_cst) != 0) wake_wanted_ = true;
+}
+
+void SessionState::AbandonAll() {
+  for (int slot : order_) {
+    BatchFill& fill = batch(slot);
+    fill.abandoned = true;
+    fill.active = fill.units_out > 0;
+  }
+  order_.clear();
+  claiming_ = -1;
+}
+
+uint32_t SessionState::Seek(const Cursor& cursor) {
+  AbandonAll();
+  cursor_ = Normalized(spec_, cursor);
+  ++sequence_;
+  claimed_places_ = 0;
+  if (asleep_ && !closed_) WakeUp();
+  return next_ticket_;
+}
+
+bool SessionState::OnDoorbell() {
+  if (closed_ || !asleep_ || FindFreeSlot() < 0) return false;
+  WakeUp();
+  return true;
+}
+
+void SessionState::Close() {
+  AbandonAll();
+  closed_ = true;
+  wake_wanted_ = false;
+}
+
+std::unique_ptr<HostRing> SessionState::TakeRing() {
+  if (!closed_ || threads > 0 || users_ > 0) return nullptr;
+  return std::move(ring_);
+}
+
+SessionState::Progress SessionState::progress() const {
+  if (claiming_ < 0) return {sequence_, claimed_places_, cursor_, claimed_places_};
+  const BatchFill& fill = *batches_[static_cast<size_t>(claiming_)];
+  return {sequence_, claimed_places_, fill.start, claimed_places_ - fill.claimed};
+}
+
+bool SessionState::TakeWake() { return std::exchange(wake_wanted_, false); }
+
+bool SessionState::FirstReport(uint64_t sample) {
+  return reported_.size() < kMaxReports && reported_.insert(sample).second;
+}
+
+SessionStats SessionState::Stats() const {
+  SessionStats stats;
+  stats.id = id_;
+  stats.dataset = spec_.dataset->dir();
+  stats.rank = spec_.rank;
+  stats.world_size = spec_.world_size;
+  stats.batches = batches;
+  stats.samples = samples;
+  stats.bad_samples = bad_samples;
+  stats.decode_ns = decode_ns;
+  stats.ring_bytes = ring_ ? ring_bytes_ : 0;
+  stats.cursor = cursor_;
+  for (size_t i = 0; ring_ && i < slots_.size(); ++i) {
+    stats.slots += slots_[i].populated;
+    stats.slots_ready += slots_[i].ticket != 0 && !batches_[i]->active &&
+                         ring_->control()->slots[i].released.load(std::memory_order_relaxed) != slots_[i].ticket;
+  }
+  return stats;
+}
+
+}  // namespace headrace

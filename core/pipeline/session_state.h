@@ -1,0 +1,123 @@
+// The bookkeeping of one session: its slots, tickets and the batches on their way. No threads and no locks: all calls but
+// those on constants are made under the scheduler's mutex.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "core/pipeline/batch_fill.h"
+#include "core/pipeline/pipeline.h"
+
+namespace headrace {
+
+class SessionState {
+ public:
+  using Wake = std::function<void()>;
+
+  SessionState(uint64_t id, SessionSpec spec, BatchLayout layout, std::unique_ptr<HostRing> ring,
+               std::shared_ptr<VerifiedSamples> verified, const Cursor& cursor, Wake wake);
+
+  // Constants; any thread.
+  uint64_t id() const { return id_; }
+  const SessionSpec& spec() const { return spec_; }
+  const BatchLayout& layout() const { return layout_; }
+  VerifiedSamples* verified() const { return verified_.get(); }
+  const Wake& wake() const { return wake_; }
+  uint32_t first_ticket() const { return 1; }
+  // Valid until TakeRing; threads that hold a unit may use it without the mutex.
+  HostRing* ring() const { return ring_.get(); }
+  BatchFill& batch(int slot) { return *batches_[static_cast<size_t>(slot)]; }
+
+  void SlotPopulated(int slot);
+
+  // Looks for a place to fill. Begins the next batch when all places of the present one are claimed and a slot is free; when
+  // none is, the session sleeps: it asks the client for a doorbell and is not looked at again before OnDoorbell.
+  enum class Work {
+    kNone,
+    kSome,   // Claim has something to give
+    kAgain,  // only empty batches so far, one for each slot: ask again, after the others
+  };
+  Work LookForWork();
+  // LookForWork was kSome. At most `max_places` places.
+  Unit Claim(uint32_t max_places);
+  // The unit is done. True: it was its batch's last, so the caller lays the batch out (FinishBatch, without the mutex) and calls
+  // Complete. `bad` is moved from.
+  bool Finish(const Unit& unit, std::vector<BadOutcome>* bad);
+  void Complete(int slot);
+
+  // New cursor; returns the first ticket of the new sequence.
+  uint32_t Seek(const Cursor& cursor);
+  // Reads the `released` words, at most 64. True: the session woke up.
+  bool OnDoorbell();
+  // Nothing is begun or published any more.
+  void Close();
+  bool closed() const { return closed_; }
+  // The ring, once the session is closed and no thread uses it; null before, and the second time.
+  std::unique_ptr<HostRing> TakeRing();
+
+  // Threads other than decoders that use the ring (the populating one).
+  void AddUser() { ++users_; }
+  void RemoveUser() { --users_; }
+
+  // A batch was published and the client waits: true once.
+  bool TakeWake();
+  // Whether this sample was not reported before.
+  bool FirstReport(uint64_t sample);
+
+  SessionStats Stats() const;
+  // How far the threads are, for reading ahead.
+  struct Progress {
+    uint64_t sequence;        // changes with every Seek: what was planned before is void
+    uint64_t claimed_places;  // in this sequence
+    Cursor batch_start;       // of the batch whose places are claimed now or next
+    uint64_t batch_first;     // places of this sequence before that batch
+  };
+  Progress progress() const;
+  uint64_t claimed_places() const { return claimed_places_; }
+
+  // For the scheduler.
+  int threads = 0;             // that hold a unit
+  int64_t virtual_ns = 0;      // service received
+  double place_ns = 0;         // moving mean of the time of one place; 0: not known yet
+  uint64_t decode_ns = 0;      // thread time
+  uint64_t batches = 0, samples = 0, bad_samples = 0;
+
+ private:
+  struct Slot {
+    uint32_t ticket = 0;  // last one published here: the daemon's own note
+    bool populated = false;
+  };
+  int FindFreeSlot() const;
+  bool SleepUntilReleased();
+  void WakeUp();
+  void Begin(int slot);
+  void PublishInOrder();
+  void Publish(int slot);
+  void AbandonAll();
+
+  const uint64_t id_;
+  const SessionSpec spec_;
+  const BatchLayout layout_;
+  const std::shared_ptr<VerifiedSamples> verified_;
+  const Wake wake_;
+  std::unique_ptr<HostRing> ring_;
+  const uint64_t ring_bytes_;
+  std::vector<Slot> slots_;
+  std::vector<std::unique_ptr<BatchFill>> batches_;  // one per slot
+  std::deque<int> order_;                            // slots of begun batches in ticket order
+  Cursor cursor_;                                    // of the next batch to begin
+  uint32_t next_ticket_ = 1;
+  int last_slot_ = -1;  // begun last
+  int claiming_ = -1;   // slot of the batch that has unclaimed places
+  int users_ = 0;
+  bool asleep_ = false, closed_ = false, wake_wanted_ = false;
+  uint64_t sequence_ = 0, claimed_places_ = 0;
+  std::unordered_set<uint64_t> reported_;
+};
+
+}  // namespace headrace
