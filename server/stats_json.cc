@@ -1,0 +1,45 @@
+#include "server/stats_json.h"
+
+#include "server/request_json.h"
+
+namespace headrace {
+
+std::string FormatStatsJson(const ServiceStats& stats) {
+  nlohmann::json sessions = nlohmann::json::array();
+  for (const ServiceStats::Session& session : stats.sessions) {
+    const SessionStats& s = session.stats;
+    sessions.push_back({{"id", s.id},
+                        {"pid", session.pid},
+                        {"uid", session.uid},
+                        {"dataset", s.dataset},
+                        {"rank", s.rank},
+                        {"world_size", s.world_size},
+                        {"batches", s.batches},
+                        {"samples", s.samples},
+                        {"bad_samples", s.bad_samples},
+                        {"decode_seconds", s.decode_ns * 1e-9},
+                        {"slots", s.slots},
+                        {"slots_ready", s.slots_ready},
+                        {"ring_bytes", s.ring_bytes},
+                        {"epoch", s.cursor.epoch},
+                        {"position", s.cursor.position}});
+  }
+  const PipelineStats& p = stats.pipeline;
+  return Dump({{"version", stats.version},
+               {"pid", stats.pid},
+               {"uptime_s", stats.uptime_s},
+               {"simd_target", p.simd_target},
+               {"engine", "cpu"},
+               {"decode_threads", p.decode_threads},
+               {"host_memory_bytes", p.host_memory_bytes},
+               {"host_memory_used", p.host_memory_used},
+               {"samples", p.samples},
+               {"batches", p.batches},
+               {"bad_samples", p.bad_samples},
+               {"bytes_read", p.bytes_read},
+               {"decode_seconds", p.decode_ns * 1e-9},
+               {"cpu_seconds", stats.cpu_seconds},
+               {"sessions", sessions}});
+}
+
+}  // namespace headrace
