@@ -1,0 +1,36 @@
+// A small dataset in a folder of its own, packed by the packer itself, for tests of what serves datasets.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/shard/dataset.h"
+
+namespace headrace::testing {
+
+struct TinyDatasetOptions {
+  uint64_t samples = 100;
+  int files = 20;    // different JPEGs of 20 … 60 px a side, one of them with an EXIF orientation; repeated in turn
+  int classes = 5;   // sample i has the label i mod classes; 0: no labels
+  bool columns = false;  // further fields: `weight` (float64, i + 0.5), `note` (text, i mod 7 letters and the number i)
+  uint64_t shard_bytes = uint64_t{64} << 10;  // several shards
+};
+
+// The folder goes with the object.
+class TinyDataset {
+ public:
+  explicit TinyDataset(const TinyDatasetOptions& options = {});
+  ~TinyDataset();
+
+  const std::string& dir() const { return dir_; }
+  // Opens it anew; a test fails at once if that fails.
+  std::shared_ptr<const Dataset> Open() const;
+  // Overwrites bytes of the sample's image in its shard, so that its hash is wrong.
+  void Damage(uint64_t sample) const;
+
+ private:
+  std::string root_, dir_;
+};
+
+}  // namespace headrace::testing
