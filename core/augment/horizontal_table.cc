@@ -27,26 +27,31 @@ Span BlockSource(const AxisFilter& filter, size_t begin, size_t end, bool mirror
 
 void MakeWindows(const AxisFilter& filter, bool mirrored, int source_begin, HorizontalTable* table) {
   const size_t n = filter.start.size();
-  table->pairs = static_cast<size_t>(filter.taps + 1) / 2;
+  const size_t taps = static_cast<size_t>(filter.taps);
+  table->pairs = (taps + 1) / 2;
   const size_t slots = table->pairs * table->blocks;
   table->start.assign(table->blocks, 0);
   table->shuffle.assign(slots * kWindowBytes, kZeroByte);
   table->high.assign(slots * 2 * kBlock, 0);
   table->low.assign(slots * 2 * kBlock, 0);
-  for (size_t i = 0; i < n; ++i) {
-    const size_t block = i / kBlock;
+  for (size_t block = 0; block * kBlock < n; ++block) {
     const size_t first = block * kBlock;
-    const int begin = BlockSource(filter, first, std::min(first + kBlock, n), mirrored).begin;
+    const size_t end = std::min(first + kBlock, n);
+    const int begin = BlockSource(filter, first, end, mirrored).begin;
     table->start[block] = begin - source_begin;
-    const size_t output = FilterOutput(i, n, mirrored);
-    const int offset = filter.start[output] - begin;
-    const int32_t* weights = filter.weights.data() + output * static_cast<size_t>(filter.taps);
-    for (int t = 0; t < filter.count[output]; ++t) {
-      const size_t slot = static_cast<size_t>(t / 2) * table->blocks + block;
-      const size_t lane = 2 * (i % kBlock) + static_cast<size_t>(t % 2);
-      table->shuffle[slot * kWindowBytes + 2 * lane] = static_cast<uint8_t>(offset + t);
-      table->high[slot * 2 * kBlock + lane] = High(weights[t]);
-      table->low[slot * 2 * kBlock + lane] = Low(weights[t]);
+    for (size_t i = first; i < end; ++i) {
+      const size_t output = FilterOutput(i, n, mirrored);
+      const int32_t* weights = filter.weights.data() + output * taps;
+      const int count = filter.count[output];
+      int from = filter.start[output] - begin;
+      size_t lane = 2 * kBlock * block + 2 * (i - first);  // of the first pair
+      for (int t = 0; t < count; ++t, ++from) {
+        const size_t at = lane + static_cast<size_t>(t & 1);
+        table->shuffle[2 * at] = static_cast<uint8_t>(from);
+        table->high[at] = High(weights[t]);
+        table->low[at] = Low(weights[t]);
+        if ((t & 1) != 0) lane += 2 * kBlock * table->blocks;
+      }
     }
   }
 }

@@ -25,6 +25,7 @@ struct Row {
   size_t width;
   uint8_t* out;        // of the row
   size_t plane_bytes;  // between the output's planes; 0: channels_last
+  bool streamed;       // past the caches
 };
 
 using Table32 = std::array<std::array<float, 256>, 3>;
@@ -109,19 +110,22 @@ HWY_INLINE hn::Vec<typename As::D> Convert(const uint8_t* in, VF a, VF b) {
 
 template <class As, bool kNormalized>
 void PackPlanes(const Row& row) {
-  const size_t lanes = hn::Lanes(DF());
+  const typename As::D d;
+  const size_t lanes = hn::Lanes(d);
   for (size_t c = 0; c < 3; ++c) {
     const VF a = hn::Set(DF(), kNormalized ? row.plan->a[c] : kHigh255);
     const VF b = hn::Set(DF(), kNormalized ? row.plan->b[c] : kLow255);
     const uint8_t* HWY_RESTRICT in = row.planes + c * row.stride;
     auto* HWY_RESTRICT out = reinterpret_cast<typename As::T*>(row.out + c * row.plane_bytes);
     size_t x = 0;
-    for (; x + lanes <= row.width; x += lanes) {
-      hn::StoreU(Convert<As, kNormalized>(in + x, a, b), typename As::D(), out + x);
+    if (row.streamed && reinterpret_cast<uintptr_t>(out) % (lanes * sizeof(*out)) == 0) {
+      for (; x + lanes <= row.width; x += lanes) hn::Stream(Convert<As, kNormalized>(in + x, a, b), d, out + x);
+    } else {
+      for (; x + lanes <= row.width; x += lanes) hn::StoreU(Convert<As, kNormalized>(in + x, a, b), d, out + x);
     }
     if (x < row.width) {  // the last vector overlaps the one before it
       x = row.width - lanes;
-      hn::StoreU(Convert<As, kNormalized>(in + x, a, b), typename As::D(), out + x);
+      hn::StoreU(Convert<As, kNormalized>(in + x, a, b), d, out + x);
     }
   }
 }
@@ -167,6 +171,8 @@ void PackBFloat16(const Row& row) { Pack<AsBFloat16>(row); }
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include <hwy/cache_control.h>
+
 #include "core/augment/resize_kernels.h"
 
 namespace headrace {
@@ -187,6 +193,10 @@ void PackUInt8(const Row& row) {
 // The coefficients of Normalize, in double.
 double Scale(const Normalize& n, size_t c) { return 1.0 / (255.0 * n.std[c]); }
 double Shift(const Normalize& n, size_t c) { return -n.mean[c] / n.std[c]; }
+
+// A sample of this size leaves the caches before anybody reads it. Writing past them saves reading the lines first, and
+// leaves the decoder's data where it is (97 → 85 µs for a float32 sample of 224 × 224 into a slot of 77 MB).
+constexpr size_t kStreamedBytes = 128 << 10;
 
 size_t ElementBytes(DType dtype) { return dtype == DType::kUInt8 ? 1 : dtype == DType::kFloat32 ? 4 : 2; }
 
@@ -246,7 +256,8 @@ void PackRow(const PackPlan& plan, const uint8_t* planes, int row, int height, i
                    .stride = PlaneStride(width),
                    .width = static_cast<size_t>(width),
                    .out = static_cast<uint8_t*>(out) + static_cast<size_t>(row) * row_bytes * (interleaved ? 3 : 1),
-                   .plane_bytes = interleaved ? 0 : row_bytes * static_cast<size_t>(height)};
+                   .plane_bytes = interleaved ? 0 : row_bytes * static_cast<size_t>(height),
+                   .streamed = 3 * row_bytes * static_cast<size_t>(height) >= kStreamedBytes};
   switch (plan.dtype) {
     case DType::kUInt8: return PackUInt8(job);
     case DType::kFloat16: return HWY_DYNAMIC_DISPATCH(PackFloat16)(job);
@@ -254,6 +265,8 @@ void PackRow(const PackPlan& plan, const uint8_t* planes, int row, int height, i
     case DType::kFloat32: return HWY_DYNAMIC_DISPATCH(PackFloat32)(job);
   }
 }
+
+void FinishPacking() { hwy::FlushStream(); }
 
 }  // namespace headrace
 #endif  // HWY_ONCE

@@ -37,4 +37,8 @@ uint16_t BFloat16Bits(float value);
 // `out` is the whole sample, aligned to its elements; exactly the row's elements are written.
 void PackRow(const PackPlan& plan, const uint8_t* planes, int row, int height, int width, void* out);
 
+// To be called behind a sample's last row: PackRow may write past the caches, and such stores would otherwise become
+// visible after a later store that says "ready".
+void FinishPacking();
+
 }  // namespace headrace

@@ -25,6 +25,14 @@ bool FillsOutside(const Stage& stage) {
          !IsInside(CropWindow(stage), stage.in_height, stage.in_width);
 }
 
+// Memory for more pixels than that is given back after the sample: a giant among photographs must not stay on the bill
+// of every thread.
+constexpr size_t kKeptBytes = 32 << 20;
+
+void Trim(RgbImage* image) {
+  if (image->pixels.size() > kKeptBytes) *image = RgbImage();
+}
+
 // The resize whose rows go straight to the output: no pixels are made or moved between steps behind it. The number of
 // stages when there is none.
 size_t LastResize(const std::vector<Stage>& stages) {
@@ -47,6 +55,15 @@ class SampleRenderer::Impl {
     HEADRACE_RETURN_IF_ERROR(PlanSteps(draw.steps, static_cast<int>(info.oriented_height()),
                                        static_cast<int>(info.oriented_width()), &stages_, &source));
     HEADRACE_RETURN_IF_ERROR(Decode(bytes, info, source, warning));
+    Compute(out);
+    Trim(&image_);
+    Trim(&other_);
+    return absl::OkStatus();
+  }
+
+ private:
+  // From the decoded pixels to the output.
+  void Compute(void* out) {
     kernels_ = &ActiveResizeKernels();
     mirrored_ = upside_down_ = false;
     const size_t last_resize = LastResize(stages_);
@@ -56,10 +73,9 @@ class SampleRenderer::Impl {
     } else {
       PackInto(out);
     }
-    return absl::OkStatus();
+    FinishPacking();
   }
 
- private:
   absl::Status Decode(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Rect& source,
                       std::string* warning) {
     HEADRACE_RETURN_IF_ERROR(decoder_.Decode(bytes, info, StoredRegion(source, info), &image_, warning));

@@ -47,12 +47,9 @@ class Resizer::Impl {
     const bool horizontal = job.in_width != job.out_width;
     const bool vertical = job.in_height != job.out_height;
     const bool vertical_first = vertical && (!horizontal || VerticalFirst(job));
-    if (horizontal) {
-      ComputeFilter(job.interpolation, job.in_width, job.out_width, Columns(job.window), &filter_);
-      MakeHorizontalTable(filter_, job.mirrored, source_.left, &table_);
-    }
+    if (horizontal) PrepareColumns({job.interpolation, job.in_width, job.out_width, Columns(job.window), job.mirrored});
     if (vertical) {
-      ComputeFilter(job.interpolation, job.in_height, job.out_height, Rows(job.window), &filter_);
+      PrepareRows({job.interpolation, job.in_height, job.out_height, Rows(job.window), false});
       StartRing(vertical_first ? source_.width : job.window.width);
     }
     const int inner_width = horizontal && (vertical_first || !vertical) ? source_.width : job.window.width;
@@ -84,10 +81,32 @@ class Resizer::Impl {
   // A row of the needed part of the input, as planes.
   void Split(int row, uint8_t* planes) const { kernels_->split_row(Pixel(row, source_.left), source_.width, planes); }
 
+  // Everything that a filter depends on.
+  struct AxisKey {
+    Interpolation interpolation = Interpolation::kNearest;
+    int in = 0, out = 0;
+    Span window;
+    bool mirrored = false;
+    friend bool operator==(const AxisKey&, const AxisKey&) = default;
+  };
+
+  // Many images have the size of the one before; a filter costs 3 µs.
+  void PrepareColumns(const AxisKey& key) {
+    if (key == columns_key_) return;
+    ComputeFilter(key.interpolation, key.in, key.out, key.window, &column_filter_);
+    MakeHorizontalTable(column_filter_, key.mirrored, source_.left, &table_);
+    columns_key_ = key;
+  }
+  void PrepareRows(const AxisKey& key) {
+    if (key == rows_key_) return;
+    ComputeFilter(key.interpolation, key.in, key.out, key.window, &row_filter_);
+    rows_key_ = key;
+  }
+
   // The ring holds as many spread rows as an output row blends; input row r lies at r modulo that number.
   void StartRing(int width) {
     ring_lanes_ = 3 * PlaneStride(width);
-    ring_rows_ = filter_.taps;
+    ring_rows_ = row_filter_.taps;
     next_row_ = 0;
     Grown(ring_, static_cast<size_t>(ring_rows_) * ring_lanes_);
     blended_.resize(static_cast<size_t>(ring_rows_));
@@ -98,8 +117,8 @@ class Resizer::Impl {
   // Output row `row` of the vertical pass. `resized`: its input rows go through the horizontal pass first.
   void Blend(int row, bool resized, uint8_t* planes) {
     const size_t i = static_cast<size_t>(row);
-    const int begin = filter_.start[i];
-    const int count = filter_.count[i];
+    const int begin = row_filter_.start[i];
+    const int count = row_filter_.count[i];
     for (next_row_ = std::max(next_row_, begin); next_row_ < begin + count; ++next_row_) {
       uint8_t* split = Grown(split_row_, 3 * PlaneStride(source_.width) + kRowPadding);
       Split(next_row_, split);
@@ -109,7 +128,7 @@ class Resizer::Impl {
         kernels_->spread_row(split, ring_lanes_, RingRow(next_row_));
       }
     }
-    const int32_t* weights = filter_.weights.data() + i * static_cast<size_t>(filter_.taps);
+    const int32_t* weights = row_filter_.weights.data() + i * static_cast<size_t>(row_filter_.taps);
     int32_t sum = 0;
     for (int t = 0; t < count; ++t) {
       blended_[static_cast<size_t>(t)] = RingRow(begin + t);
@@ -138,7 +157,8 @@ class Resizer::Impl {
   const ResizeKernels* kernels_ = nullptr;
   const RgbImage* pixels_ = nullptr;
   Rect held_, source_;
-  AxisFilter filter_;
+  AxisKey columns_key_, rows_key_;
+  AxisFilter column_filter_, row_filter_;
   HorizontalTable table_;
   AlignedVector<uint8_t> split_row_, inner_row_, outer_row_;
   AlignedVector<int32_t> ring_;

@@ -30,16 +30,31 @@ constexpr int kLowBits = kWeightLowBits;
 constexpr int32_t kHalf = 1 << (kWeightBits - 1);   // rounds the final shift
 constexpr int32_t kOffset = 128 << kWeightBits;     // 128 in fixed point
 
-// Σ over pairs a[2i]·b[2i] + a[2i+1]·b[2i+1], added to a sum. On x86 one instruction and an addition; on other targets
+// initial + Σ over pairs a[2i]·b[2i] + a[2i+1]·b[2i+1]. On x86 one instruction and an addition each; on other targets
 // Highway keeps two halves that are joined at the end.
 struct PairSum {
-  V32 sum0, sum1;
-  HWY_INLINE void Zero() {
-    sum0 = hn::Zero(D32());
+  HWY_INLINE explicit PairSum(V32 first) {
+#if HWY_ARCH_X86
+    sum0 = first;
     sum1 = hn::Zero(D32());
+#else
+    initial = first;
+    sum0 = sum1 = hn::Zero(D32());
+#endif
   }
   HWY_INLINE void Add(V16 a, V16 b) { sum0 = hn::ReorderWidenMulAccumulate(D32(), a, b, sum0, sum1); }
-  HWY_INLINE V32 Get() const { return hn::RearrangeToOddPlusEven(sum0, sum1); }
+  HWY_INLINE V32 Get() const {
+    const V32 sum = hn::RearrangeToOddPlusEven(sum0, sum1);
+#if HWY_ARCH_X86
+    return sum;
+#else
+    return hn::Add(initial, sum);
+#endif
+  }
+  V32 sum0, sum1;
+#if !HWY_ARCH_X86
+  V32 initial;
+#endif
 };
 
 // From 32-bit lanes q (−128 … 127) to spread lanes.
@@ -77,42 +92,40 @@ HWY_INLINE hn::Vec<D8> LoadBlocks(const uint8_t* plane, const int32_t* start) {
 struct ToBytes {
   using Out = uint8_t;
   static constexpr int32_t kBias = kHalf;
-  static HWY_INLINE void Store(V32 p, bool, uint8_t* out) { hn::StoreU(hn::DemoteTo(D8Of32(), p), D8Of32(), out); }
+  static HWY_INLINE void Store(V32 p, uint8_t* out) { hn::StoreU(hn::DemoteTo(D8Of32(), p), D8Of32(), out); }
 };
+template <bool kClamp>
 struct ToSpread {
   using Out = int32_t;
   static constexpr int32_t kBias = kHalf - kOffset;
-  static HWY_INLINE void Store(V32 q, bool clamp, int32_t* out) {
+  static HWY_INLINE void Store(V32 q, int32_t* out) {
     const D32 d;
-    if (clamp) q = hn::Min(hn::Max(q, hn::Set(d, -128)), hn::Set(d, 127));
+    if constexpr (kClamp) q = hn::Min(hn::Max(q, hn::Set(d, -128)), hn::Set(d, 127));
     hn::Store(Spread(q), d, out);
   }
 };
 
 // kPairs: number of pairs of taps, 0 where it is not a constant.
-template <typename Target, size_t kPairs>
+template <class Target, size_t kPairs>
 HWY_NOINLINE void Windows(const HorizontalTable& table, const uint8_t* in, size_t in_stride,
                           typename Target::Out* HWY_RESTRICT out) {
-  const D32 d32;
   const D16 d16;
   const D8 d8;
-  constexpr size_t kBlocks = kLanes / 4;
-  const size_t pairs = kPairs != 0 ? kPairs : table.pairs;
+  const size_t blocks = table.blocks;
   const size_t out_stride = PlaneStride(table.outputs);
   const uint8_t* HWY_RESTRICT shuffle = table.shuffle.data();
   const int16_t* HWY_RESTRICT high = table.high.data();
   const int16_t* HWY_RESTRICT low = table.low.data();
-  const V32 bias = hn::Set(d32, Target::kBias);
-  const bool clamp = table.overshoots;
-  for (size_t block = 0; block < table.blocks; block += kBlocks) {
-    const int32_t* start = table.start.data() + block;
-    const auto window0 = LoadBlocks(in, start);
-    const auto window1 = LoadBlocks(in + in_stride, start);
-    const auto window2 = LoadBlocks(in + 2 * in_stride, start);
-    PairSum high0, high1, high2, low0, low1, low2;
-    high0.Zero(), high1.Zero(), high2.Zero(), low0.Zero(), low1.Zero(), low2.Zero();
-    for (size_t pair = 0; pair < pairs; ++pair) {
-      const size_t at = pair * table.blocks + block;
+  const int32_t* HWY_RESTRICT start = table.start.data();
+  const V32 zero = hn::Zero(D32());
+  const V32 bias = hn::Set(D32(), Target::kBias);
+  for (size_t block = 0; block < blocks; block += kLanes / 4) {
+    const auto window0 = LoadBlocks(in, start + block);
+    const auto window1 = LoadBlocks(in + in_stride, start + block);
+    const auto window2 = LoadBlocks(in + 2 * in_stride, start + block);
+    PairSum high0(zero), high1(zero), high2(zero), low0(bias), low1(bias), low2(bias);
+    const auto add = [&](size_t pair) HWY_ATTR {
+      const size_t at = pair * blocks + block;
       const auto order = hn::Load(d8, shuffle + 16 * at);
       const V16 weight_high = hn::Load(d16, high + 8 * at);
       const V16 weight_low = hn::Load(d16, low + 8 * at);
@@ -120,18 +133,23 @@ HWY_NOINLINE void Windows(const HorizontalTable& table, const uint8_t* in, size_
       const V16 pixels1 = hn::BitCast(d16, hn::TableLookupBytesOr0(window1, order));
       const V16 pixels2 = hn::BitCast(d16, hn::TableLookupBytesOr0(window2, order));
       high0.Add(pixels0, weight_high);
-      low0.Add(pixels0, weight_low);
       high1.Add(pixels1, weight_high);
-      low1.Add(pixels1, weight_low);
       high2.Add(pixels2, weight_high);
+      low0.Add(pixels0, weight_low);
+      low1.Add(pixels1, weight_low);
       low2.Add(pixels2, weight_low);
-    }
-    const V32 sum0 = hn::Add(hn::ShiftLeft<kLowBits>(high0.Get()), hn::Add(low0.Get(), bias));
-    const V32 sum1 = hn::Add(hn::ShiftLeft<kLowBits>(high1.Get()), hn::Add(low1.Get(), bias));
-    const V32 sum2 = hn::Add(hn::ShiftLeft<kLowBits>(high2.Get()), hn::Add(low2.Get(), bias));
-    Target::Store(hn::ShiftRight<kWeightBits>(sum0), clamp, out + 4 * block);
-    Target::Store(hn::ShiftRight<kWeightBits>(sum1), clamp, out + out_stride + 4 * block);
-    Target::Store(hn::ShiftRight<kWeightBits>(sum2), clamp, out + 2 * out_stride + 4 * block);
+    };
+    // Written out, because gcc does not unroll such loops at -O2.
+    if constexpr (kPairs >= 1) add(0);
+    if constexpr (kPairs >= 2) add(1);
+    for (size_t pair = 0; kPairs == 0 && pair < table.pairs; ++pair) add(pair);
+    const auto store = [&](const PairSum& sum_high, const PairSum& sum_low, typename Target::Out* to) HWY_ATTR {
+      const V32 sum = hn::Add(hn::ShiftLeft<kLowBits>(sum_high.Get()), sum_low.Get());
+      Target::Store(hn::ShiftRight<kWeightBits>(sum), to + 4 * block);
+    };
+    store(high0, low0, out);
+    store(high1, low1, out + out_stride);
+    store(high2, low2, out + 2 * out_stride);
   }
 }
 
@@ -151,7 +169,7 @@ HWY_INLINE int32_t Dot(const uint8_t* HWY_RESTRICT in, const int16_t* HWY_RESTRI
   return hn::GetLane(hn::SumOfLanes(d32, sum));
 }
 
-template <typename Target>
+template <class Target>
 HWY_NOINLINE void Dots(const HorizontalTable& table, const uint8_t* in, size_t in_stride,
                        typename Target::Out* HWY_RESTRICT out) {
   const D32 d32;
@@ -164,12 +182,12 @@ HWY_NOINLINE void Dots(const HorizontalTable& table, const uint8_t* in, size_t i
                        table.low.data() + (i + j) * table.taps, table.taps);
       }
       const V32 sum = hn::Add(hn::Load(d32, lanes), hn::Set(d32, Target::kBias));
-      Target::Store(hn::ShiftRight<kWeightBits>(sum), true, out + plane * out_stride + i);
+      Target::Store(hn::ShiftRight<kWeightBits>(sum), out + plane * out_stride + i);
     }
   }
 }
 
-template <typename Target>
+template <class Target>
 void Horizontal(const HorizontalTable& table, const uint8_t* in, size_t in_stride, typename Target::Out* out) {
   if (table.kind == HorizontalTable::Kind::kDots) return Dots<Target>(table, in, in_stride, out);
   if (table.pairs == 1) return Windows<Target, 1>(table, in, in_stride, out);
@@ -181,7 +199,8 @@ void ResizeRow(const HorizontalTable& table, const uint8_t* in, size_t in_stride
   Horizontal<ToBytes>(table, in, in_stride, out);
 }
 void ResizeRowSpread(const HorizontalTable& table, const uint8_t* in, size_t in_stride, int32_t* out) {
-  Horizontal<ToSpread>(table, in, in_stride, out);
+  if (table.overshoots) return Horizontal<ToSpread<true>>(table, in, in_stride, out);
+  Horizontal<ToSpread<false>>(table, in, in_stride, out);
 }
 
 // Four vectors of sums to bytes, in order.
@@ -200,34 +219,49 @@ HWY_INLINE void StoreFour(V32 v0, V32 v1, V32 v2, V32 v3, uint8_t* out) {
 #endif
 }
 
-// The sums of kVectors vectors from `at` on, as pixels that are not clamped yet.
-template <size_t kVectors>
-HWY_INLINE void Blend(const int32_t* const* rows, const int32_t* weights, int taps, V32 bias, size_t at,
-                      V32* HWY_RESTRICT out) {
-  const D32 d32;
-  const D16 d16;
-  PairSum sums[kVectors];
-  for (size_t v = 0; v < kVectors; ++v) sums[v].Zero();
-  for (int t = 0; t < taps; ++t) {
-    const V16 weight = hn::BitCast(d16, hn::Set(d32, weights[t]));
-    const int32_t* HWY_RESTRICT row = rows[t] + at;
-    for (size_t v = 0; v < kVectors; ++v) sums[v].Add(hn::BitCast(d16, hn::Load(d32, row + v * kLanes)), weight);
-  }
-  for (size_t v = 0; v < kVectors; ++v) out[v] = hn::ShiftRight<kWeightBits>(hn::Add(sums[v].Get(), bias));
-}
-
-void BlendRows(const int32_t* const* rows, const int32_t* weights, int taps, int32_t bias, size_t n,
-                     uint8_t* HWY_RESTRICT out) {
-  const V32 all_bias = hn::Set(D32(), bias);
-  V32 sums[4];
+// kTaps: how many rows, 0 where it is not a constant; a constant keeps the weights in registers.
+template <int kTaps>
+HWY_NOINLINE void Blend(const int32_t* const* rows, const int32_t* weights, int taps, int32_t bias, size_t n,
+                        uint8_t* HWY_RESTRICT out) {
+  const V32 first = hn::Set(D32(), bias);
+  const auto weight = [&](int t) HWY_ATTR { return hn::BitCast(D16(), hn::Set(D32(), weights[t])); };
+  const auto load = [](const int32_t* from) HWY_ATTR { return hn::BitCast(D16(), hn::Load(D32(), from)); };
+  const V16 weight0 = weight(0);
+  const V16 weight1 = weight(kTaps > 1 ? 1 : 0);
+  const V16 weight2 = weight(kTaps > 2 ? 2 : 0);
+  const V16 weight3 = weight(kTaps > 3 ? 3 : 0);
   size_t i = 0;
   for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
-    Blend<4>(rows, weights, taps, all_bias, i, sums);
-    StoreFour(sums[0], sums[1], sums[2], sums[3], out + i);
+    PairSum sum0(first), sum1(first), sum2(first), sum3(first);
+    const auto add = [&](int t, V16 w) HWY_ATTR {
+      const int32_t* HWY_RESTRICT row = rows[t] + i;
+      sum0.Add(load(row), w);
+      sum1.Add(load(row + kLanes), w);
+      sum2.Add(load(row + 2 * kLanes), w);
+      sum3.Add(load(row + 3 * kLanes), w);
+    };
+    if constexpr (kTaps > 0) add(0, weight0);
+    if constexpr (kTaps > 1) add(1, weight1);
+    if constexpr (kTaps > 2) add(2, weight2);
+    if constexpr (kTaps > 3) add(3, weight3);
+    for (int t = 0; kTaps == 0 && t < taps; ++t) add(t, weight(t));
+    StoreFour(hn::ShiftRight<kWeightBits>(sum0.Get()), hn::ShiftRight<kWeightBits>(sum1.Get()),
+              hn::ShiftRight<kWeightBits>(sum2.Get()), hn::ShiftRight<kWeightBits>(sum3.Get()), out + i);
   }
   for (; i < n; i += kLanes) {
-    Blend<1>(rows, weights, taps, all_bias, i, sums);
-    hn::StoreU(hn::DemoteTo(D8Of32(), sums[0]), D8Of32(), out + i);
+    PairSum sum(first);
+    for (int t = 0; t < taps; ++t) sum.Add(load(rows[t] + i), weight(t));
+    hn::StoreU(hn::DemoteTo(D8Of32(), hn::ShiftRight<kWeightBits>(sum.Get())), D8Of32(), out + i);
+  }
+}
+
+void BlendRows(const int32_t* const* rows, const int32_t* weights, int taps, int32_t bias, size_t n, uint8_t* out) {
+  switch (taps) {
+    case 1: return Blend<1>(rows, weights, taps, bias, n, out);
+    case 2: return Blend<2>(rows, weights, taps, bias, n, out);
+    case 3: return Blend<3>(rows, weights, taps, bias, n, out);
+    case 4: return Blend<4>(rows, weights, taps, bias, n, out);
+    default: return Blend<0>(rows, weights, taps, bias, n, out);
   }
 }
 
