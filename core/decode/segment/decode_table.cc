@@ -1,0 +1,96 @@
+#include <algorithm>
+#include <utility>
+
+#include "core/decode/segment/entropy_context.h"
+
+namespace headrace {
+namespace {
+
+DecodeEntry EntryOf(uint8_t symbol, int code_bits, bool ac) {
+  const int size = symbol & 15, run = ac ? symbol >> 4 : 0;
+  DecodeEntry entry = {static_cast<uint8_t>(code_bits + size), static_cast<uint8_t>(run + 1), -1, 0, 0, 0};
+  if (ac && size == 0 && run != 15) {
+    entry.advance = 64;
+    entry.mask = -64;
+  }
+  return entry;
+}
+
+// The value that `size` extra bits stand for (T.81, F.2.2.1, EXTEND).
+int Extend(int extra, int size) { return extra < 1 << (size - 1) ? extra - (1 << size) + 1 : extra; }
+
+}  // namespace
+
+void SetUpSegments(const JpegFrame& frame, int interval, EntropyContext* context) {
+  std::fill_n(context->lookup + (size_t{8} << kLookupBits), size_t{1} << kLookupBits, DecodeEntry{0, 1, -1, 0, 0, 0});
+  const int last = frame.mcus_per_row() % interval;
+  for (const auto& [begin, mcus] : {std::pair{0, interval}, std::pair{kShortSegment, last == 0 ? interval : last}}) {
+    int position = begin;
+    for (int mcu = 0; mcu < mcus; ++mcu) {
+      for (int c = 0; c < frame.num_components; ++c) {
+        const JpegComponent& component = frame.components[c];
+        for (int block = 0; block < component.h * component.v; ++block) {
+          for (int k = 0; k < 64; ++k, ++position) {
+            context->table_of[position] = static_cast<uint16_t>((k ? 4 + component.ac : component.dc) << kLookupBits);
+            context->place[position] = static_cast<uint16_t>((position - begin - k) + kNaturalOrder[k]);
+          }
+        }
+      }
+    }
+    for (int k = 0; k < 192; ++k, ++position) {
+      context->table_of[position] = 8 << kLookupBits;
+      context->place[position] = static_cast<uint16_t>(position - begin);
+    }
+  }
+}
+
+void BuildDecodeTable(const HuffmanSpec& spec, bool ac, DecodeEntry* lookup, SlowTable* slow) {
+  std::fill_n(lookup, size_t{1} << kLookupBits, DecodeEntry{});
+  slow->symbols = spec.symbols;
+  slow->ac = ac;
+  uint32_t code = 0;
+  int32_t index = 0;
+  for (int bits = 1; bits <= 16; ++bits) {
+    slow->offset[bits] = index - static_cast<int32_t>(code);
+    for (int i = 0; i < spec.counts[bits - 1]; ++i, ++code, ++index) {
+      if (bits > kLookupBits) continue;
+      const int room = kLookupBits - bits, size = spec.symbols[index] & 15;
+      DecodeEntry entry = EntryOf(spec.symbols[index], bits, ac);
+      DecodeEntry* out = lookup + (size_t{code} << room);
+      if (size == 0) {
+        std::fill_n(out, size_t{1} << room, entry);
+      } else if (size <= room) {
+        for (int extra = 0; extra < 1 << size; ++extra) {
+          entry.value = static_cast<int16_t>(Extend(extra, size));
+          out = std::fill_n(out, size_t{1} << (room - size), entry);
+        }
+      } else if (room >= 1) {  // the first extra bit is the sign: the rest is added to a known number
+        entry.extra = static_cast<uint16_t>((64 - (bits + size)) | size << 8);
+        entry.value = static_cast<int16_t>(1 - (1 << size));
+        out = std::fill_n(out, size_t{1} << (room - 1), entry);
+        entry.value = 0;
+        std::fill_n(out, size_t{1} << (room - 1), entry);
+      }
+    }
+    slow->limit[bits] = code << (16 - bits);
+    code <<= 1;
+  }
+}
+
+DecodeEntry SlowSymbol(EntropyContext* context, uint32_t table, uint64_t window) {
+  const SlowTable& slow = context->slow[table >> kLookupBits];
+  const uint32_t head = static_cast<uint32_t>(window >> 48);
+  int bits = 1;
+  while (bits <= 16 && head >= slow.limit[bits]) ++bits;
+  if (bits > 16) {
+    context->undefined_code = true;
+    return {1, 64, -64, 0, 0, 0};  // anything that ends
+  }
+  const uint8_t symbol = slow.symbols[((head >> (16 - bits)) + slow.offset[bits]) & 255];
+  DecodeEntry entry = EntryOf(symbol, bits, slow.ac);
+  const int size = symbol & 15;
+  if (size > 0) entry.value = static_cast<int16_t>(Extend(static_cast<int>(window << bits >> (64 - size)), size));
+  return entry;
+}
+
+}  // namespace headrace

@@ -1,0 +1,31 @@
+// Which MCUs and samples a region of an image needs, and how each component reaches the image's resolution. Internal to
+// core/decode/segment.
+#pragma once
+
+#include <array>
+
+#include "core/base/status.h"
+#include "core/decode/entry/jpeg_frame.h"
+#include "core/decode/image.h"
+
+namespace headrace {
+
+// libjpeg's choice for a component (jdsample.c, jinit_upsampler).
+enum class Upsampling : uint8_t { kNone, kFancyH2V1, kFancyH2V2, kFancyH1V2, kReplicate };
+
+struct ComponentPlan {
+  Upsampling upsampling = Upsampling::kNone;
+  int h_expand = 1, v_expand = 1;
+  int width = 0, height = 0;  // of the component, in samples: ⌈image · factor ÷ largest factor⌉
+};
+
+struct RegionPlan {
+  std::array<ComponentPlan, 4> components;
+  int first_row = 0, last_row = 0;  // MCU rows, inclusive
+  int first_mcu = 0, last_mcu = 0;  // MCU columns, inclusive
+};
+
+// UNIMPLEMENTED when a factor does not divide the largest one.
+absl::StatusOr<RegionPlan> PlanRegion(const JpegFrame& frame, const Rect& region);
+
+}  // namespace headrace
