@@ -26,10 +26,11 @@ constexpr Turn kTurns[9] = {
 
 Turn TurnOf(int orientation) { return kTurns[orientation >= 1 && orientation <= 8 ? orientation : 1]; }
 
-void CopyPixel(const uint8_t* from, uint8_t* to) {
-  to[0] = from[0];
-  to[1] = from[1];
-  to[2] = from[2];
+// `count` pixels that lie `step` bytes apart, one behind the other at `to`. Moves four bytes at a time, the fourth of
+// which the next pixel overwrites; reading it is allowed by RgbImage::kPadding.
+void GatherPixels(const uint8_t* from, ptrdiff_t step, int count, uint8_t* to) {
+  for (int i = 1; i < count; ++i, from += step, to += 3) std::memcpy(to, from, 4);
+  std::memcpy(to, from, 3);
 }
 
 // Row y of the result from row (flipped) y of the input.
@@ -41,8 +42,7 @@ void CopyRows(const RgbImage& in, Turn turn, RgbImage* out) {
       std::memcpy(to, from, in.stride());
       continue;
     }
-    from += in.stride() - 3;
-    for (int x = 0; x < in.width; ++x, from -= 3, to += 3) CopyPixel(from, to);
+    GatherPixels(from + in.stride() - 3, -3, in.width, to);
   }
 }
 
@@ -58,8 +58,7 @@ void Transpose(const RgbImage& in, Turn turn, RgbImage* out) {
         // Row y of the result is a column of the input.
         const int column = turn.flip_columns ? in.width - 1 - y : y;
         const uint8_t* from = in.row(turn.flip_rows ? in.height - 1 - block_x : block_x) + size_t{3} * column;
-        uint8_t* to = out->row(y) + size_t{3} * block_x;
-        for (int i = 0; i < count; ++i, from += step, to += 3) CopyPixel(from, to);
+        GatherPixels(from, step, count, out->row(y) + size_t{3} * block_x);
       }
     }
   }
