@@ -15,15 +15,15 @@ class _Owner:
 
     __slots__ = ("__array_interface__", "_capsule")
 
-    def __init__(self, address, interface):
-        self._capsule = _library.capsule(address)
-        self.__array_interface__ = interface
+    def __init__(self, capsule, interface):
+        self._capsule, self.__array_interface__ = capsule, interface
 
 
 def converter(field):
     """A function from the address of a DLManagedTensor of this field, which it owns then, to an array."""
     typestr = _NUMPY_TYPES[field.dtype]
     itemsize, ndim = int(typestr[2]), field.ndim
+    new, name, destructor = _library.new_capsule, _library.DLTENSOR, _library.capsule_destructor()
 
     def convert(address):
         tensor = _library.ManagedTensor.from_address(address)
@@ -35,6 +35,6 @@ def converter(field):
         }
         if tensor.strides:
             interface["strides"] = tuple([stride * itemsize for stride in tensor.strides[:ndim]])
-        return numpy.asarray(_Owner(address, interface))
+        return numpy.asarray(_Owner(new(address, name, destructor), interface))
 
     return convert

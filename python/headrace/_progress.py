@@ -16,10 +16,6 @@ class Steps:
         remaining = max(0, self.size - position)
         return remaining // self.global_batch if self._drop else -(-remaining // self.global_batch)
 
-    def behind(self, position):
-        """The position behind the step that starts here."""
-        return min(position + self.global_batch, self.size)
-
     def normalized(self, epoch, position):
         """Where the next batch really starts: in the next epoch if this one has no step left."""
         return (epoch, position) if self.left(position) else (epoch + 1, 0)
@@ -32,7 +28,7 @@ class Progress:
     """
 
     def __init__(self, steps):
-        self._steps = steps
+        self._steps, self._global_batch = steps, steps.global_batch
         self.running = False
         self.epoch = self.position = 0
         self.start = None  # where the running or last iteration began
@@ -49,10 +45,10 @@ class Progress:
 
     def advance(self):
         """A step has been handed out."""
-        self.position = self._steps.behind(self.position)
+        self.position += self._global_batch
         self.steps_left -= 1
         if self.steps_left == 0:
-            self.position = self._steps.size  # also behind what "drop" leaves
+            self.position = self._steps.size  # behind a short last batch, and behind what "drop" leaves
 
     def finish(self):
         """The iteration has ended: the next one is the next epoch unless set_epoch said otherwise."""

@@ -124,14 +124,14 @@ class Loader:
             raise
         finally:
             timing.waited(entered)
-        batch = self._session.batch
+        batch, addresses = self._session.batch, self._addresses
         try:
-            result = tuple([convert(address) for convert, address in zip(self._convert, batch.fields)])
+            result = tuple([convert(addresses[i]) for i, convert in self._convert])
         except BaseException:
             self._drop_session()  # an exception between two fields: it reopens at our cursor, so nothing is lost
             raise
-        for convert in self._unwanted:
-            convert(batch.fields[len(result)])
+        if not self._return_index:
+            self._drop(addresses[len(result)])
         progress.advance()
         timing.samples += batch.length
         timing.bad_samples += batch.bad_samples
@@ -149,7 +149,7 @@ class Loader:
                 return
             # Ctrl-C came between the library's return and ours, so the session is a step ahead: _align seeks back.
             for i in range(batch.num_fields):
-                _library.delete(batch.fields[i])
+                self._drop(batch.fields[i])
         raise errors.DaemonError(
             f"the daemon sent epoch {batch.epoch}, position {batch.position} instead of {progress.epoch}, {progress.position}"
         )
@@ -164,10 +164,13 @@ class Loader:
         if session is None:
             session = Session(self._connected(), self._spec, self.dataset.hash, *target, self._timeout)
             fields = session.fields if self._return_index else session.fields[:-1]  # the sample numbers are last
-            self._convert = [
-                _text.converter(field, session.batch) if field.dtype == "text" else self._converter(field) for field in fields
-            ]
-            self._unwanted = () if self._return_index else (_library.delete,)
+            self._convert = list(
+                enumerate(
+                    _text.converter(field, session.batch) if field.dtype == "text" else self._converter(field)
+                    for field in fields
+                )
+            )
+            self._addresses, self._drop = session.batch.fields, _library.dropper()
             self._session = session
         elif self._steps.normalized(*session.cursor) != target:
             session.seek(*target, self._timeout)

@@ -65,8 +65,8 @@ class DataLoader(Loader):
         return _arguments.dtype_name(dtype)
 
     def _converter(self, field):
-        capsule = _library.capsule
+        new, name, destructor = _library.new_capsule, _library.DLTENSOR, _library.capsule_destructor()
         if not self.pin_memory:
-            return lambda address: from_dlpack(capsule(address))
+            return lambda address: from_dlpack(new(address, name, destructor))
         copy = torch.Tensor.pin_memory if torch.cuda.is_available() else torch.Tensor.clone
-        return lambda address: copy(from_dlpack(capsule(address)))
+        return lambda address: copy(from_dlpack(new(address, name, destructor)))

@@ -23,14 +23,15 @@ def test_steps_cover_an_epoch_exactly(drop):
     for size in (1, 5, 8, 9, 24):
         for batch in (1, 3, 8):
             for world in (1, 2, 3):
-                steps, taken, position = Steps(size, batch, world, drop), 0, 0
-                while steps.left(position):
-                    following = steps.behind(position)
-                    assert steps.left(position) == steps.left(following) + 1
-                    position, taken = following, taken + 1
+                steps = Steps(size, batch, world, drop)
                 full, rest = divmod(size, batch * world)
-                assert taken == full + (rest > 0 and not drop)
-                assert position == (full * batch * world if drop else size)
+                assert steps.left(0) == full + (rest > 0 and not drop)
+                progress = Progress(steps)
+                progress.begin()
+                while progress.steps_left:
+                    assert steps.left(progress.position) == progress.steps_left
+                    progress.advance()
+                assert progress.position == (size if steps.left(0) else 0)
 
 
 def test_a_new_loader_stands_at_the_beginning_and_counts_epochs():
