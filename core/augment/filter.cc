@@ -32,7 +32,7 @@ struct Hamming {
     if (x == 0.0) return 1.0;
     if (x >= 1.0) return 0.0;
     x *= std::numbers::pi;
-    return std::sin(x) / x * (0.54 + 0.46 * std::cos(x));
+    return std::sin(x) / x * (double{0.54f} + double{0.46f} * std::cos(x));  // Pillow's constants are floats
   }
 };
 struct Bicubic {  // Keys' kernel with a = −1/2
