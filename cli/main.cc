@@ -10,6 +10,10 @@ int main(int argc, char** argv) {
   app.footer("\n`headrace COMMAND --help` explains a command, with examples.");
   int exit_code = headrace::kExitDone;
   headrace::AddPack(app, &exit_code);
+  headrace::AddInspect(app, &exit_code);
+  headrace::AddVerify(app, &exit_code);
+  headrace::AddUnpack(app, &exit_code);
+  headrace::AddIndex(app, &exit_code);
 #ifdef HEADRACE_CLI_AUDIT
   headrace::AddAudit(app, &exit_code);
 #endif

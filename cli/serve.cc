@@ -70,10 +70,12 @@ absl::StatusOr<Settings> ReadSettings(const ServeOptions& options) {
 
 // The second process goes on: not a child of whoever started it, in a session of its own. The first one never returns.
 absl::Status Detach() {
+  // First here, so that the second is at no moment in the process group that a launcher kills.
   if (setsid() < 0 && errno != EPERM) return ErrnoStatus(errno, "setsid");
   const pid_t child = fork();
   if (child < 0) return ErrnoStatus(errno, "fork");
   if (child > 0) _exit(0);
+  if (setsid() < 0) return ErrnoStatus(errno, "setsid");
   return absl::OkStatus();
 }
 

@@ -1,6 +1,5 @@
 #include "packer/pack.h"
 
-#include <sched.h>
 #include <xxhash.h>
 
 #include <memory>
@@ -14,6 +13,7 @@
 #include "core/shard/manifest.h"
 #include "packer/destination.h"
 #include "packer/journal.h"
+#include "packer/ordered_blocks.h"
 #include "packer/read_stage.h"
 #include "packer/report.h"
 #include "packer/shard_output.h"
@@ -35,11 +35,6 @@ uint64_t ChainItem(uint64_t hash, const SourceItem& item, const FileStamp& stamp
   hash = Chain(hash, item.name.data(), item.name.size());
   hash = Chain(hash, &item.label, sizeof item.label);
   return Chain(hash, &stamp, sizeof stamp);
-}
-
-int UsableCores() {
-  cpu_set_t cores;
-  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
 absl::StatusOr<std::unique_ptr<Source>> OpenSource(const PackOptions& options) {

@@ -1,0 +1,51 @@
+#include <cstdio>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/terminal.h"
+#include "packer/rebuild_index.h"
+
+namespace headrace {
+namespace {
+
+constexpr char kExamples[] = R"(
+Examples:
+  headrace index /data/train
+      makes the NNNNN.index files anew from the LMDB files, for a lost or damaged index or a newer program)";
+
+struct Arguments {
+  std::string dataset;
+  int threads = 0;
+  bool quiet = false;
+};
+
+int RunIndex(const Arguments& arguments) {
+  RebuildProgress progress;
+  absl::Status status = absl::UnknownError("did not run");
+  const auto view = [&] {
+    return ProgressView{"indexing", "samples", progress.samples, progress.samples_total, progress.bytes, ""};
+  };
+  RunWithProgress([&] { status = RebuildIndex(arguments.dataset, arguments.threads, &progress); }, view,
+                  &progress.stop, arguments.quiet);
+  if (!status.ok()) {
+    PrintError(status);
+    return kExitFailed;
+  }
+  std::printf("indexed %s samples of %s\n", Grouped(progress.samples).c_str(), arguments.dataset.c_str());
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddIndex(CLI::App& app, int* exit_code) {
+  CLI::App* command = app.add_subcommand("index", "Make a dataset's index files anew");
+  const auto arguments = std::make_shared<Arguments>();
+  command->footer(kExamples);
+  command->add_option("dataset", arguments->dataset, "The dataset's folder")->required();
+  command->add_option("--threads", arguments->threads, "Shards at a time (default: one per core)")
+      ->check(CLI::Range(1, 1024));
+  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->callback([arguments, exit_code] { *exit_code = RunIndex(*arguments); });
+}
+
+}  // namespace headrace

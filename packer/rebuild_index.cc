@@ -1,0 +1,124 @@
+#include "packer/rebuild_index.h"
+
+#include <xxhash.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/file.h"
+#include "core/decode/image_decoder.h"
+#include "core/decode/probe.h"
+#include "core/shard/checksum.h"
+#include "core/shard/index_file.h"
+#include "core/shard/lmdb/shard_scanner.h"
+#include "core/shard/manifest.h"
+#include "packer/ordered_blocks.h"
+
+namespace headrace {
+namespace {
+
+// Of one shard.
+class Rebuilder {
+ public:
+  Rebuilder(const Manifest& manifest, const std::string& dir, uint32_t shard, RebuildProgress* progress)
+      : manifest_(manifest), path_(ShardLmdbPath(dir, shard)), progress_(progress), rows_(manifest.fields) {
+    header_.shard = shard;
+    for (uint32_t i = 0; i < shard; ++i) header_.first_sample += manifest.shards[i].samples;
+    header_.lmdb_bytes = manifest.shards[shard].lmdb_bytes;
+    header_.lmdb_checksum = manifest.shards[shard].lmdb_checksum;
+    header_.fields = manifest.fields;
+    index_path_ = ShardIndexPath(dir, shard);
+  }
+
+  absl::Status Run() {
+    HEADRACE_ASSIGN_OR_RETURN(Checksum128 checksum, ChecksumFile(path_));
+    if (checksum != header_.lmdb_checksum) {
+      return absl::DataLossError(absl::StrCat(path_, " does not match its checksum in ", kManifestName));
+    }
+    HEADRACE_ASSIGN_OR_RETURN(lmdb_, OpenForReading(path_));
+    HEADRACE_ASSIGN_OR_RETURN(std::unique_ptr<ShardScanner> scanner, ShardScanner::Open(path_, manifest_.fields));
+    row_.values.resize(manifest_.fields.size());
+    const uint64_t end = header_.first_sample + manifest_.shards[header_.shard].samples;
+    for (row_.sample = header_.first_sample; row_.sample < end; ++row_.sample) {
+      if (progress_->stop) return absl::CancelledError("stopped");
+      HEADRACE_ASSIGN_OR_RETURN(bool more, scanner->Next());
+      if (!more || scanner->sample() != row_.sample) {
+        return absl::DataLossError(absl::StrCat(path_, " has no sample ", row_.sample, " in its place"));
+      }
+      HEADRACE_RETURN_IF_ERROR(Annotate(FillRow(scanner->values()), absl::StrCat("sample ", row_.sample)));
+      rows_.Append(row_);
+      ++progress_->samples;
+    }
+    return WriteIndexFile(index_path_, header_, rows_);
+  }
+
+ private:
+  absl::Status FillRow(const std::vector<ScannedValue>& scanned) {
+    for (size_t i = 0; i < scanned.size(); ++i) {
+      SampleRow::Value& value = row_.values[i];
+      absl::Span<const uint8_t> bytes = scanned[i].bytes;
+      value.location.offset = scanned[i].offset;
+      value.location.length = bytes.size();
+      switch (manifest_.fields[i].kind) {
+        case FieldKind::kInt64:
+        case FieldKind::kFloat64:
+          if (bytes.size() != sizeof value.i64) return absl::DataLossError("a number of another length than 8 bytes");
+          std::memcpy(&value.i64, bytes.data(), sizeof value.i64);
+          std::memcpy(&value.f64, bytes.data(), sizeof value.f64);
+          break;
+        case FieldKind::kText: value.location.xxh3 = XXH3_64bits(bytes.data(), bytes.size()); break;
+        case FieldKind::kImage: {
+          // Not through LMDB's map: a disk error is a status here, and the pages are not counted as this process's.
+          buffer_.resize(bytes.size());
+          HEADRACE_RETURN_IF_ERROR(ReadAt(lmdb_.get(), buffer_.data(), buffer_.size(), scanned[i].offset, path_));
+          value.location.xxh3 = XXH3_64bits(buffer_.data(), buffer_.size());
+          HEADRACE_RETURN_IF_ERROR(DescribeImage());
+          progress_->bytes += buffer_.size();
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status DescribeImage() {
+    HEADRACE_ASSIGN_OR_RETURN(row_.image, ProbeImage(buffer_));
+    if (!manifest_.packed.check) return absl::OkStatus();
+    const Rect all{0, 0, static_cast<int>(row_.image.height), static_cast<int>(row_.image.width)};
+    std::string warning;
+    HEADRACE_RETURN_IF_ERROR(decoder_.Decode(buffer_, row_.image, all, &pixels_, &warning));
+    row_.image.damaged = !warning.empty();
+    return absl::OkStatus();
+  }
+
+  const Manifest& manifest_;
+  const std::string path_;
+  std::string index_path_;
+  RebuildProgress* const progress_;
+  IndexHeader header_;
+  IndexRows rows_;
+  SampleRow row_;
+  UniqueFd lmdb_;
+  std::vector<uint8_t> buffer_;
+  ImageDecoder decoder_;
+  RgbImage pixels_;
+};
+
+}  // namespace
+
+absl::Status RebuildIndex(const std::string& dataset, int threads, RebuildProgress* progress) {
+  HEADRACE_ASSIGN_OR_RETURN(Manifest manifest, ReadManifest(dataset));
+  progress->samples_total = manifest.samples();
+  absl::Status first_error;
+  OrderedBlocks<absl::Status>(
+      manifest.shards.size(), 1, threads > 0 ? threads : UsableCores(), progress->stop,
+      [&](uint64_t shard, uint64_t, int) {
+        return Rebuilder(manifest, dataset, static_cast<uint32_t>(shard), progress).Run();
+      },
+      [&](absl::Status&& status) { first_error.Update(status); });
+  if (first_error.ok() && progress->stop) return absl::CancelledError("stopped");
+  return first_error;
+}
+
+}  // namespace headrace

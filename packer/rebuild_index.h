@@ -1,0 +1,23 @@
+// `headrace index`: the index files of a dataset, made anew from its LMDB files.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "core/base/status.h"
+
+namespace headrace {
+
+// Written meanwhile, to be shown by another thread.
+struct RebuildProgress {
+  std::atomic<uint64_t> samples{0}, samples_total{0}, bytes{0};
+  std::atomic<bool> stop{false};
+};
+
+// Gives the same bytes as packing did; each file is replaced when its successor is complete. Needs dataset.json, not the
+// old indexes. `threads` shards at a time (0: one per core this process may use). DATA_LOSS when a shard does not match its
+// checksum: then its index is left as it is.
+absl::Status RebuildIndex(const std::string& dataset, int threads, RebuildProgress* progress);
+
+}  // namespace headrace
