@@ -1,6 +1,7 @@
 #include "core/pipeline/scheduler.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include <algorithm>
@@ -17,14 +18,22 @@ namespace {
 constexpr uint32_t kMaxUnitPlaces = 8;
 // The reading-ahead thread is told of the threads' progress every so many places.
 constexpr uint64_t kProgressPlaces = 64;
-// What a place is taken to cost until the first one is measured.
-constexpr double kGuessedPlaceNs = 500'000;
 
-int64_t Now(clockid_t clock) {
-  timespec time;
-  ::clock_gettime(clock, &time);
-  return int64_t{1'000'000'000} * time.tv_sec + time.tv_nsec;
-}
+// What a thread has used so far.
+struct Usage {
+  int64_t wall_ns, cpu_ns;
+  long waits;  // times it gave up its core by itself, which it does for the disk only
+
+  static Usage Now() {
+    timespec time;
+    ::clock_gettime(CLOCK_MONOTONIC, &time);
+    rusage usage;
+    ::getrusage(RUSAGE_THREAD, &usage);
+    const auto nanoseconds = [](const timeval& t) { return int64_t{1'000'000'000} * t.tv_sec + int64_t{1000} * t.tv_usec; };
+    return {int64_t{1'000'000'000} * time.tv_sec + time.tv_nsec,
+            nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime), usage.ru_nvcsw};
+  }
+};
 
 }  // namespace
 
@@ -54,7 +63,7 @@ void Scheduler::NotifyThreads(int wanted) {
 void Scheduler::Add(std::shared_ptr<SessionState> session) {
   Lock lock(mutex_);
   // As if it had slept: a newcomer's first batch comes a little sooner, and then it has its share.
-  session->virtual_ns = virtual_ns_ - kCatchUpNs;
+  clock_.Join(&session->share);
   if (stop_) {
     session->Close();
     closing_.push_back({session, RingMemory::kKeep});
@@ -180,19 +189,16 @@ bool Scheduler::Pick(Job* job, bool* again) {
     *again |= work == SessionState::Work::kAgain;
     if (work != SessionState::Work::kSome) continue;
     ++with_work;
-    session->virtual_ns = std::max(session->virtual_ns, virtual_ns_ - kCatchUpNs);
-    if (best == nullptr || session->virtual_ns < (*best)->virtual_ns) best = &session;
+    clock_.Refresh(&session->share);
+    if (best == nullptr || session->share.virtual_ns < (*best)->share.virtual_ns) best = &session;
   }
   if (best == nullptr) return false;
   SessionState& session = **best;
-  virtual_ns_ = std::max(virtual_ns_, session.virtual_ns);
   job->session = *best;
   const uint64_t before = session.claimed_places();
   job->unit = session.Claim(UnitPlaces(session));
   progressed_ |= before == 0 || before / kProgressPlaces != session.claimed_places() / kProgressPlaces;
-  // Charged before it is done: otherwise all threads that are free now would choose the same session.
-  job->charged_ns = static_cast<int64_t>((session.place_ns > 0 ? session.place_ns : kGuessedPlaceNs) * job->unit.count);
-  session.virtual_ns += job->charged_ns;
+  job->charge_ns = clock_.Begin(&session.share, job->unit.count);
   // A thread that sees more work than its own wakes two others: soon all are awake, and few for nothing.
   if (idle_ > 0 && (with_work > 1 || session.LookForWork() == SessionState::Work::kSome)) NotifyThreads(2);
   if (session.TakeWake()) wakes_.push_back(*best);
@@ -205,19 +211,20 @@ void Scheduler::Work(Job* job, UnitFiller* filler, Lock* lock) {
   HostRing& ring = *session.ring();
   std::vector<BadOutcome> bad;
   lock->unlock();
-  const int64_t begin_ns = Now(CLOCK_MONOTONIC), begin_cpu_ns = Now(CLOCK_THREAD_CPUTIME_ID);
+  const Usage before = Usage::Now();
   filler->Fill(session.spec(), session.layout(), job->unit, &fill, ring.slot(job->unit.slot), options_.verify,
                session.verified(), &bad);
-  const int64_t wall_ns = Now(CLOCK_MONOTONIC) - begin_ns;
-  const auto cpu_ns = static_cast<uint64_t>(Now(CLOCK_THREAD_CPUTIME_ID) - begin_cpu_ns);
+  const Usage after = Usage::Now();
   const uint64_t bytes = filler->TakeBytesRead();
   lock->lock();
 
-  session.virtual_ns += wall_ns - job->charged_ns;
-  const double place_ns = static_cast<double>(wall_ns) / job->unit.count;
-  session.place_ns = session.place_ns == 0 ? place_ns : 0.95 * session.place_ns + 0.05 * place_ns;
-  session.decode_ns += cpu_ns;
-  totals_.decode_ns += cpu_ns;
+  // A session pays for the time its units keep a thread from others' work: waiting for the disk counts, waiting for a core that
+  // somebody else took does not.
+  const auto cpu_ns = after.cpu_ns - before.cpu_ns;
+  const int64_t spent_ns = after.waits == before.waits ? cpu_ns : after.wall_ns - before.wall_ns;
+  clock_.End(&session.share, job->charge_ns, spent_ns, job->unit.count);
+  session.decode_ns += static_cast<uint64_t>(cpu_ns);
+  totals_.decode_ns += static_cast<uint64_t>(cpu_ns);
   totals_.bytes_read += bytes;
   for (const BadOutcome& outcome : bad) {
     if (options_.on_bad_sample && session.FirstReport(outcome.sample.sample)) {

@@ -11,22 +11,20 @@
 #include <vector>
 
 #include "core/pipeline/batch_fill.h"
+#include "core/pipeline/fair_clock.h"
 #include "core/pipeline/pipeline.h"
 #include "core/pipeline/ring_keeper.h"
 #include "core/pipeline/session_state.h"
 
 namespace headrace {
 
-// Fair queueing over sessions: a thread that is free works for the session that has received the least thread time so far
-// (Demers, Keshav and Shenker, SIGCOMM 1989). A session that had nothing to do meanwhile, or is new, may catch up at most
-// kCatchUpNs. A unit is a few samples of one batch, so that all threads work on the same batch and its latency is small; while its
-// last units are in work the next batch is begun.
+// A thread that is free works for the session that has received the least thread time so far (fair_clock.h), on a unit: a few
+// samples of one batch, so that all threads work on the same batch and its latency is small. While a batch's last units are in
+// work the next one is begun.
 //
 // One mutex guards all sessions; it is held for about a microsecond per unit of some hundred. Thread-safe.
 class Scheduler {
  public:
-  static constexpr int64_t kCatchUpNs = 50'000'000;
-
   Scheduler(const PipelineOptions& options, RingKeeper* keeper);
   ~Scheduler();  // Stop
 
@@ -56,7 +54,7 @@ class Scheduler {
   struct Job {
     std::shared_ptr<SessionState> session;
     Unit unit;
-    int64_t charged_ns = 0;  // in advance
+    int64_t charge_ns = 0;
   };
   struct Closing {
     std::weak_ptr<SessionState> session;
@@ -87,7 +85,7 @@ class Scheduler {
   bool progressed_ = false;
   int idle_ = 0;
   bool stop_ = false;
-  int64_t virtual_ns_ = 0;  // least service among the sessions that have work
+  FairClock clock_;
   PipelineStats totals_;  // of batches and samples: those of closed sessions only
   std::vector<std::thread> threads_;
 };

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/pipeline/batch_fill.h"
+#include "core/pipeline/fair_clock.h"
 #include "core/pipeline/pipeline.h"
 
 namespace headrace {
@@ -81,10 +82,9 @@ class SessionState {
   uint64_t claimed_places() const { return claimed_places_; }
 
   // For the scheduler.
-  int threads = 0;             // that hold a unit
-  int64_t virtual_ns = 0;      // service received
-  double place_ns = 0;         // moving mean of the time of one place; 0: not known yet
-  uint64_t decode_ns = 0;      // thread time
+  int threads = 0;  // that hold a unit
+  Share share;
+  uint64_t decode_ns = 0;  // thread time
   uint64_t batches = 0, samples = 0, bad_samples = 0;
 
  private:

@@ -1,9 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
+#include <queue>
+#include <thread>
 #include <vector>
 
+#include "core/pipeline/fair_clock.h"
 #include "core/pipeline/pipeline.h"
 #include "tests/pipeline/fake_client.h"
 #include "tests/support/tiny_dataset.h"
@@ -11,91 +15,168 @@
 namespace headrace::testing {
 namespace {
 
-// Takes what is ready from every client in turn until `batches` have been taken together; how many each had.
-std::vector<int> Serve(std::vector<std::unique_ptr<FakeClient>>* clients, int batches) {
-  std::vector<int> taken(clients->size());
-  while (batches > 0) {
-    for (size_t i = 0; i < clients->size(); ++i) {
-      while (auto lease = (*clients)[i]->Poll()) {
-        (*clients)[i]->Release(*lease);
-        ++taken[i];
-        --batches;
+// Threads and sessions in made-up time: what FairClock decides, without a machine's noise.
+class Simulation {
+ public:
+  struct Session {
+    int64_t place_ns;
+    uint32_t unit_places = 4;
+    bool hungry = true;
+    int64_t served_ns = 0;  // thread time it has had
+    Share share;
+  };
+
+  explicit Simulation(int threads) {
+    for (int i = 0; i < threads; ++i) free_at_.push({0, -1, 0});
+  }
+  void Add(int64_t place_ns, uint32_t unit_places = 4) {
+    sessions_.push_back({.place_ns = place_ns, .unit_places = unit_places, .share = {}});
+    clock_.Join(&sessions_.back().share);
+  }
+  void RunUntil(int64_t end_ns) {
+    while (free_at_.top().time < end_ns) {
+      const Event event = free_at_.top();
+      free_at_.pop();
+      if (event.session >= 0) {
+        Session& done = sessions_[static_cast<size_t>(event.session)];
+        const int64_t spent = done.place_ns * done.unit_places;
+        clock_.End(&done.share, event.charge, spent, done.unit_places);
+        done.served_ns += spent;
       }
+      int best = -1;
+      for (size_t i = 0; i < sessions_.size(); ++i) {
+        if (!sessions_[i].hungry) continue;
+        clock_.Refresh(&sessions_[i].share);
+        if (best < 0 || sessions_[i].share.virtual_ns < sessions_[static_cast<size_t>(best)].share.virtual_ns) {
+          best = static_cast<int>(i);
+        }
+      }
+      if (best < 0) {
+        free_at_.push({event.time + 100'000, -1, 0});
+        continue;
+      }
+      Session& session = sessions_[static_cast<size_t>(best)];
+      const int64_t charge = clock_.Begin(&session.share, session.unit_places);
+      free_at_.push({event.time + session.place_ns * session.unit_places, best, charge});
     }
   }
-  return taken;
+  Session& session(int i) { return sessions_[static_cast<size_t>(i)]; }
+
+ private:
+  struct Event {
+    int64_t time;
+    int session;
+    int64_t charge;
+    bool operator<(const Event& other) const { return time > other.time; }  // earliest on top
+  };
+  FairClock clock_;
+  std::vector<Session> sessions_;
+  std::priority_queue<Event> free_at_;
+};
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+TEST(FairClock, EqualsGetEqualShares) {
+  for (int threads : {1, 2, 5, 16, 128}) {
+    Simulation simulation(threads);
+    for (int i = 0; i < 8; ++i) simulation.Add(200'000);
+    simulation.RunUntil(2 * kSecond);
+    for (int i = 1; i < 8; ++i) {
+      EXPECT_NEAR(static_cast<double>(simulation.session(i).served_ns) / simulation.session(0).served_ns, 1, 0.02)
+          << threads;
+    }
+  }
 }
 
-class FairnessTest : public ::testing::Test {
- protected:
-  FairnessTest() : tiny_({.samples = 400}) {
-    PipelineOptions options;
-    options.decode_threads = 2;
-    options.host_memory_bytes = uint64_t{1} << 30;
-    pipeline_ = Pipeline::Create(options);
+TEST(FairClock, SharesAreOfTimeWhateverAPlaceCosts) {
+  Simulation simulation(4);
+  simulation.Add(100'000, 8);
+  simulation.Add(300'000, 1);
+  simulation.Add(20'000'000, 8);  // a unit is longer than what may be caught up
+  simulation.RunUntil(20 * kSecond);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_NEAR(static_cast<double>(simulation.session(i).served_ns), 20.0 * kSecond * 4 / 3, 1.5 * kSecond) << i;
   }
-  std::unique_ptr<FakeClient> Client(int batch_size, int max_threads = 0) {
-    SessionSpec spec = TinySpec(tiny_.Open(), batch_size);
-    spec.max_threads = max_threads;
-    return std::make_unique<FakeClient>(pipeline_.get(), spec);
+}
+
+TEST(FairClock, ANewcomerCatchesUpALittleOnly) {
+  Simulation simulation(2);
+  simulation.Add(200'000);
+  simulation.RunUntil(10 * kSecond);
+  simulation.Add(200'000);
+  const int64_t before = simulation.session(0).served_ns;
+  simulation.RunUntil(11 * kSecond);
+  EXPECT_NEAR(static_cast<double>(simulation.session(0).served_ns - before), kSecond, 0.05 * kSecond);
+  EXPECT_GT(simulation.session(1).served_ns, kSecond);
+}
+
+TEST(FairClock, ASleeperCatchesUpALittleOnly) {
+  Simulation simulation(2);
+  simulation.Add(200'000);
+  simulation.Add(200'000);
+  simulation.RunUntil(kSecond);
+  simulation.session(1).hungry = false;
+  simulation.RunUntil(10 * kSecond);
+  simulation.session(1).hungry = true;
+  const int64_t before = simulation.session(0).served_ns;
+  simulation.RunUntil(11 * kSecond);
+  EXPECT_NEAR(static_cast<double>(simulation.session(0).served_ns - before), kSecond, 0.05 * kSecond);
+}
+
+// Real threads, and clients that wait for their doorbells. Batches are dear and rings long, so that a client whose thread gets its core
+// late has no full ring meanwhile.
+class SharesTest : public ::testing::Test {
+ protected:
+  SharesTest() : tiny_({.samples = 400, .files = 8, .side_px = 100}) {}
+
+  // Batches that each session got of `batches` together, after it had `before` on the average.
+  std::vector<uint64_t> Serve(const std::vector<SessionSpec>& specs, int threads, uint64_t before, uint64_t batches) {
+    PipelineOptions options;
+    options.decode_threads = threads;
+    options.host_memory_bytes = uint64_t{1} << 31;
+    const auto pipeline = Pipeline::Create(options);
+    std::vector<std::unique_ptr<FakeClient>> clients;
+    for (const SessionSpec& spec : specs) clients.push_back(std::make_unique<FakeClient>(pipeline.get(), spec));
+    std::atomic<bool> stop = false;
+    std::vector<std::thread> consumers;
+    for (size_t i = 0; i < specs.size(); ++i) {
+      consumers.emplace_back([&, i] {
+        while (!stop) clients[i]->Release(*clients[i]->Next());
+      });
+    }
+    const auto wait_for = [&](uint64_t total) {
+      PipelineStats stats;
+      while ((stats = pipeline->stats()).batches < total) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return stats;
+    };
+    const PipelineStats first = wait_for(before * specs.size());
+    const PipelineStats last = wait_for(first.batches + batches);
+    stop = true;
+    for (std::thread& consumer : consumers) consumer.join();
+    std::vector<uint64_t> taken;
+    for (size_t i = 0; i < specs.size(); ++i) taken.push_back(last.sessions[i].batches - first.sessions[i].batches);
+    return taken;
+  }
+  SessionSpec Spec() {
+    SessionSpec spec = TinySpec(tiny_.Open(), 2);
+    spec.prefetch_factor = 30;
+    return spec;
   }
 
   TinyDataset tiny_;
-  std::unique_ptr<Pipeline> pipeline_;
 };
 
-TEST_F(FairnessTest, EightHungrySessionsGetEqualShares) {
-  std::vector<std::unique_ptr<FakeClient>> clients;
-  for (int i = 0; i < 8; ++i) clients.push_back(Client(16));
-  Serve(&clients, 80);
-  const std::vector<int> taken = Serve(&clients, 1600);
+TEST_F(SharesTest, EightSessionsGetEqualShares) {
+  const std::vector<uint64_t> taken = Serve(std::vector<SessionSpec>(8, Spec()), 2, 40, 800);
   const auto [least, most] = std::minmax_element(taken.begin(), taken.end());
-  EXPECT_GE(*least, 180);
-  EXPECT_LE(*most, 220);
+  EXPECT_LE(static_cast<double>(*most), 1.2 * static_cast<double>(*least));
 }
 
-TEST_F(FairnessTest, SharesAreOfThreadTimeNotOfBatches) {
-  std::vector<std::unique_ptr<FakeClient>> clients;
-  clients.push_back(Client(8));
-  clients.push_back(Client(32));
-  Serve(&clients, 50);
-  const std::vector<int> taken = Serve(&clients, 1000);
-  EXPECT_NEAR(static_cast<double>(taken[0]) / taken[1], 4, 0.6);
-}
-
-// A session that comes later does not make up for what others had before it came.
-TEST_F(FairnessTest, ANewcomerDoesNotStarveTheOthers) {
-  std::vector<std::unique_ptr<FakeClient>> clients;
-  clients.push_back(Client(16));
-  Serve(&clients, 1500);
-  clients.push_back(Client(16));
-  Serve(&clients, 100);
-  const std::vector<int> taken = Serve(&clients, 600);
-  EXPECT_NEAR(taken[0], 300, 45);
-}
-
-TEST_F(FairnessTest, ASleeperDoesNotStarveTheOthers) {
-  std::vector<std::unique_ptr<FakeClient>> clients;
-  clients.push_back(Client(16));
-  std::vector<std::unique_ptr<FakeClient>> sleeper;
-  sleeper.push_back(Client(16));
-  Serve(&clients, 1500);  // its ring is full meanwhile
-  clients.push_back(std::move(sleeper[0]));
-  Serve(&clients, 100);
-  const std::vector<int> taken = Serve(&clients, 600);
-  EXPECT_NEAR(taken[0], 300, 45);
-}
-
-TEST_F(FairnessTest, ASessionOfOneThreadLeavesTheOthersToTheRest) {
-  PipelineOptions options;
-  options.decode_threads = 4;
-  options.host_memory_bytes = uint64_t{1} << 30;
-  pipeline_ = Pipeline::Create(options);
-  std::vector<std::unique_ptr<FakeClient>> clients;
-  clients.push_back(Client(16, 1));
-  clients.push_back(Client(16));
-  const std::vector<int> taken = Serve(&clients, 400);
-  EXPECT_GT(taken[0], 0);
+TEST_F(SharesTest, SessionsOfOneThreadAreServedBesideOthers) {
+  SessionSpec narrow = Spec();
+  narrow.max_threads = 1;
+  const std::vector<uint64_t> taken = Serve({narrow, Spec()}, 4, 40, 300);
+  EXPECT_GT(taken[0], 40u);
   EXPECT_GT(taken[1], taken[0]);
 }
 

@@ -41,8 +41,9 @@ TinyDataset::TinyDataset(const TinyDatasetOptions& options) {
   std::mt19937 random(1);
   for (int i = 0; i < options.files; ++i) {
     JpegOptions jpeg;
-    jpeg.width = 20 + static_cast<int>(random() % 41);
-    jpeg.height = 20 + static_cast<int>(random() % 41);
+    const auto spread = static_cast<uint32_t>(2 * options.side_px + 1);
+    jpeg.width = options.side_px + static_cast<int>(random() % spread);
+    jpeg.height = options.side_px + static_cast<int>(random() % spread);
     jpeg.sampling = AllSamplings()[static_cast<size_t>(i) % 3];
     std::vector<uint8_t> file = MakeJpeg(jpeg, &random);
     if (i == 1) file = WithSegment(file, 0xE1, ExifOrientation(6));

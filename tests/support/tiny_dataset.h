@@ -11,7 +11,8 @@ namespace headrace::testing {
 
 struct TinyDatasetOptions {
   uint64_t samples = 100;
-  int files = 20;    // different JPEGs of 20 … 60 px a side, one of them with an EXIF orientation; repeated in turn
+  int files = 20;    // different JPEGs, one of them with an EXIF orientation; repeated in turn
+  int side_px = 20;  // shortest side; they go up to three times that
   int classes = 5;   // sample i has the label i mod classes; 0: no labels
   bool columns = false;  // further fields: `weight` (float64, i + 0.5), `note` (text, i mod 7 letters and the number i)
   uint64_t shard_bytes = uint64_t{64} << 10;  // several shards
