@@ -71,6 +71,27 @@ def _forget_parents():
 os.register_at_fork(after_in_child=_forget_parents)
 
 
+class Link:
+    """A dataset as one of the daemons serves it. In a forked child it is made anew."""
+
+    def __init__(self, socket, dataset, timeout):
+        self._arguments = (socket, dataset, timeout)
+        self._generation = _library.generation
+        self._connection, self.description = connect(*self._arguments)
+
+    def connection(self):
+        if self._generation != _library.generation:
+            connection, description = connect(*self._arguments)
+            before, now = self.description["hash"], description["hash"]
+            if before != now:
+                raise errors.DatasetChangedError(f"dataset {self._arguments[1]} changed: {before} → {now}")
+            self._generation, self._connection = _library.generation, connection
+        return self._connection
+
+    def request(self, message, body, with_descriptor=False):
+        return self.connection().request(message, body, self._arguments[2], with_descriptor)
+
+
 def connect(socket, dataset, timeout):
     """The connection for a loader of this dataset, and DESCRIBE's answer. `socket`: a path, "@name", or None.
 

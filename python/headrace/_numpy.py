@@ -20,12 +20,11 @@ class _Owner:
 
 
 def converter(field):
-    """A function from the address of a DLManagedTensor of this field, which it owns then, to an array."""
+    """A function (DLPack capsule, address of its DLManagedTensor) → array."""
     typestr = _NUMPY_TYPES[field.dtype]
     itemsize, ndim = int(typestr[2]), field.ndim
-    new, name, destructor = _library.new_capsule, _library.DLTENSOR, _library.capsule_destructor()
 
-    def convert(address):
+    def convert(capsule, address):
         tensor = _library.ManagedTensor.from_address(address)
         interface = {
             "version": 3,
@@ -35,6 +34,6 @@ def converter(field):
         }
         if tensor.strides:
             interface["strides"] = tuple([stride * itemsize for stride in tensor.strides[:ndim]])
-        return numpy.asarray(_Owner(new(address, name, destructor), interface))
+        return numpy.asarray(_Owner(capsule, interface))
 
     return convert

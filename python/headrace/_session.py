@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import threading
 import time
 
 from headrace import _library, errors
@@ -23,6 +24,7 @@ class Session:
     def __init__(self, connection, spec, dataset_hash, epoch, position, timeout):
         self._library = _library.library()
         self._generation = _library.generation
+        self._closing = threading.Lock()
         self._handle = ctypes.c_void_p()
         text, digest = json.dumps(spec).encode(), dataset_hash.encode()
         self._retry(
@@ -33,21 +35,35 @@ class Session:
         )
         self._next = self._library.hr_session_next
         self.batch = _library.Batch()
+        self.addresses = self.batch.fields  # of DLManagedTensors; valid as long as their capsules
         self._batch = ctypes.byref(self.batch)
         info = self._library.hr_session_info(self._handle).contents
         self.id = info.session_id
         self.order_version, self.pixel_version = info.order_version, info.pixel_version
         self.fields = [Field(info.fields[i]) for i in range(info.num_fields)]
+        self._names = [_library.DLTENSOR] * len(self.fields)
+        self._destructors = [_library.capsule_destructor()] * len(self.fields)
         self.cursor = (epoch, position)  # where the next batch starts, as far as we know
 
     def next(self, timeout_ms):
-        """Fills self.batch. Returns OK, or raises; a signal handler's exception comes out of the loop by itself."""
-        code = self._next(self._handle, self._batch, timeout_ms)
-        if code == errors.INTERRUPTED:
-            self._retry(timeout_ms / 1000, lambda ms: self._next(self._handle, self._batch, ms))
-        elif code != errors.OK:
-            raise errors.from_code(code, _library.last_error())
-        self.cursor = (self.batch.next_epoch, self.batch.next_position)
+        """Fills self.batch and returns its fields as DLPack capsules. A signal handler's exception comes out by itself;
+        wherever it does, the fields are either in capsules, which give them back, or given back here."""
+        batch, fields = self.batch, iter(self.addresses)
+        batch.num_fields = 0
+        try:
+            code = self._next(self._handle, self._batch, timeout_ms)
+            if code == errors.INTERRUPTED:
+                self._retry(timeout_ms / 1000, lambda ms: self._next(self._handle, self._batch, ms))
+            elif code != errors.OK:
+                raise errors.from_code(code, _library.last_error())
+            capsules = list(map(_library.new_capsule, fields, self._names, self._destructors))  # signals wait for its end
+        except BaseException:
+            if fields.__length_hint__() == _library.MAX_FIELDS:  # no capsule was made
+                for i in range(batch.num_fields):
+                    _library.new_capsule(self.addresses[i], _library.DLTENSOR, self._destructors[0])
+            raise
+        self.cursor = (batch.next_epoch, batch.next_position)
+        return capsules
 
     def seek(self, epoch, position, timeout):
         self._retry(timeout, lambda ms: self._library.hr_session_seek(self._handle, epoch, position, ms))
@@ -55,16 +71,20 @@ class Session:
 
     def stats_of_ring(self):
         stats = _library.SessionStats()
-        if self._handle:
-            self._library.hr_session_get_stats(self._handle, ctypes.byref(stats))
+        with self._closing:
+            if self._handle:
+                self._library.hr_session_get_stats(self._handle, ctypes.byref(stats))
         names = ("reconnections", "copied_batches", "slots", "slots_ready", "slots_leased")
         return {name: getattr(stats, name) for name in names}
 
     def close(self):
         """Ends the session; batches handed out stay. Nothing in a forked child (it is the parent's) and at exit."""
-        handle, self._handle = self._handle, ctypes.c_void_p()
-        if handle and self._generation == _library.generation and not _library.ended:
-            self._library.hr_session_close(handle)
+        if self._generation != _library.generation or _library.ended:
+            return
+        with self._closing:
+            handle, self._handle = self._handle, ctypes.c_void_p()
+            if handle:
+                self._library.hr_session_close(handle)
 
     def __del__(self):
         if getattr(self, "_handle", None):

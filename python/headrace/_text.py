@@ -7,16 +7,15 @@ from headrace import _library
 
 
 def converter(field, batch):
-    """A function from the address of a DLManagedTensor of this text field, which it owns then, to a list of str.
+    """A function (DLPack capsule, address of its DLManagedTensor) → list of str.
 
     The tensor is the field as it lies in the slot: uint32 ends[capacity], then the texts, UTF-8; `batch` knows how many.
     """
     capacity = field.capacity
 
-    def convert(address):
+    def convert(_, address):
         tensor = _library.ManagedTensor.from_address(address)
         data = ctypes.string_at(tensor.data + tensor.byte_offset, tensor.shape[0])
-        tensor.deleter(address)
         return split(data, capacity, batch.length)
 
     return convert

@@ -17,7 +17,8 @@ class Dataset:
     dataset.path, dataset.hash
     """
 
-    def __init__(self, description, connect, timeout):
+    def __init__(self, link):
+        description, self._link = link.description, link
         self.path, self.hash = description["path"], description["hash"]
         self.fields = [field["name"] for field in description["fields"]]
         self.kinds = {field["name"]: field["kind"] for field in description["fields"]}
@@ -26,7 +27,6 @@ class Dataset:
         self.order_version = description["order_version"]
         self.pixel_version = description["pixel_version"]
         self._size = description["size"]
-        self._connect, self._timeout = connect, timeout
 
     def __len__(self):
         return self._size
@@ -45,7 +45,7 @@ class Dataset:
         if not 0 <= number < len(self):
             raise IndexError(f"sample {index} of a dataset of {len(self)}")
         request = {"dataset": self.path, "sample": number}
-        answer, descriptor = self._connect().request(_library.SAMPLE, request, self._timeout, with_descriptor=True)
+        answer, descriptor = self._link.request(_library.SAMPLE, request, with_descriptor=True)
         if descriptor < 0:
             raise errors.DaemonError(f"the daemon sent no image for sample {number} of {self.path}")
         with open(descriptor, "rb") as file:  # closes it

@@ -50,8 +50,8 @@ class Loader:
     def _meet_daemon(self):
         """Connects, learns what the dataset holds, and lets the daemon check the spec, so that errors come here."""
         self._generation, self._lock = _library.generation, threading.Lock()
-        self._connection, description = _connection.connect(self._socket, self._path, self._timeout)
-        self.dataset = Dataset(description, self._connected, self._timeout)
+        self._link = _connection.Link(self._socket, self._path, self._timeout)
+        self.dataset = Dataset(self._link)
         _job.compare_dataset(self.dataset.path, self.dataset.hash)
         if self._spec["fields"] is None:
             self._spec["fields"] = [name for name in ("image", "label") if name in self.dataset.fields]
@@ -60,7 +60,7 @@ class Loader:
         self.sampler = _Sampler(self)
         probe = {"spec": {**self._spec, "batch_size": 1}, "epoch": 0, "position": 0, "step": 0}
         if self._steps.left(0):
-            self._connection.request(_library.AUDIT, probe, self._timeout)
+            self._link.request(_library.AUDIT, probe)
 
     # What a subclass does otherwise.
 
@@ -71,7 +71,7 @@ class Loader:
         return name
 
     def _converter(self, field):
-        """A function from the address of a DLManagedTensor of this field, which it owns then, to what users get."""
+        """A function (DLPack capsule, address of its DLManagedTensor) → what users get of this field."""
         from headrace import _numpy
 
         return _numpy.converter(field)
@@ -86,9 +86,7 @@ class Loader:
         self._check_process()
         with self._lock:
             self._check_open()
-            previous = self._iteration and self._iteration()
-            if previous is not None:
-                previous.ended = "iter() was called again"
+            self._end_iteration("iter() was called again")
             self._progress.begin()
             self._align()
             iteration = _Iteration(self)
@@ -116,7 +114,7 @@ class Loader:
     def _take_batch(self, entered):
         progress, timing = self._progress, self._timing
         try:
-            self._wait_for_batch()
+            capsules = self._wait_for_batch()
         except errors.BadSampleError:
             progress.advance()
             self._session.cursor = (progress.epoch, progress.position)
@@ -124,32 +122,22 @@ class Loader:
             raise
         finally:
             timing.waited(entered)
-        batch, addresses = self._session.batch, self._addresses
-        try:
-            result = tuple([convert(addresses[i]) for i, convert in self._convert])
-        except BaseException:
-            self._drop_session()  # an exception between two fields: it reopens at our cursor, so nothing is lost
-            raise
-        if not self._return_index:
-            self._drop(addresses[len(result)])
+        batch, addresses = self._session.batch, self._session.addresses
+        result = tuple([convert(capsules[i], addresses[i]) for i, convert in self._convert])
         progress.advance()
         timing.samples += batch.length
         timing.bad_samples += batch.bad_samples
         return result
 
     def _wait_for_batch(self):
-        """The batch at our cursor, in the session's struct."""
+        """The capsules of the batch at our cursor."""
         progress = self._progress
         for _ in range(2):
             self._align()
-            session = self._session
-            session.next(self._timeout_ms)
-            batch = session.batch
+            capsules, batch = self._session.next(self._timeout_ms), self._session.batch
             if batch.position == progress.position and batch.epoch == progress.epoch:
-                return
-            # Ctrl-C came between the library's return and ours, so the session is a step ahead: _align seeks back.
-            for i in range(batch.num_fields):
-                self._drop(batch.fields[i])
+                return capsules
+            # Ctrl-C came before a batch was handed out, so the session is a step ahead: _align seeks back.
         raise errors.DaemonError(
             f"the daemon sent epoch {batch.epoch}, position {batch.position} instead of {progress.epoch}, {progress.position}"
         )
@@ -162,20 +150,17 @@ class Loader:
             return
         target = self._steps.normalized(*here)
         if session is None:
-            session = Session(self._connected(), self._spec, self.dataset.hash, *target, self._timeout)
+            session = Session(self._link.connection(), self._spec, self.dataset.hash, *target, self._timeout)
             fields = session.fields if self._return_index else session.fields[:-1]  # the sample numbers are last
-            self._convert = list(
-                enumerate(
-                    _text.converter(field, session.batch) if field.dtype == "text" else self._converter(field)
-                    for field in fields
-                )
-            )
-            self._addresses, self._drop = session.batch.fields, _library.dropper()
+            self._convert = [(i, self._converter_of(field, session)) for i, field in enumerate(fields)]
             self._session = session
         elif self._steps.normalized(*session.cursor) != target:
             session.seek(*target, self._timeout)
         else:
             session.cursor = target
+
+    def _converter_of(self, field, session):
+        return _text.converter(field, session.batch) if field.dtype == "text" else self._converter(field)
 
     def _drop_session(self):
         session, self._session = self._session, None
@@ -234,32 +219,22 @@ class Loader:
         if step >= self._steps.left(start[1]):
             raise IndexError(f"epoch {start[0]} has {self._steps.left(start[1])} steps from position {start[1]}, not {step}")
         request = {"spec": self._spec, "epoch": start[0], "position": start[1], "step": step}
-        rows = self._connected().request(_library.AUDIT, request, self._timeout)
+        rows = self._link.request(_library.AUDIT, request)
         return [{key: tuple(value) if isinstance(value, list) else value for key, value in row.items()} for row in rows]
 
     def stats(self):
         """Counters of this loader since it was made; see docs/python.md."""
-        daemon = self._connected().request(_library.STATS, {}, self._timeout)
-        return self._timing.stats(self._session, daemon)
-
-    def _connected(self):
-        self._check_process()
-        self._check_open()
-        return self._connection
+        return self._timing.stats(self._session, self._link.request(_library.STATS, {}))
 
     def _check_open(self):
         if self._closed:
             raise errors.HeadraceError("this loader is closed")
 
     def _check_process(self):
-        """In a forked child: opens connections of its own; the session follows at its first batch."""
-        if self._generation == _library.generation:
-            return
-        self._generation, self._lock = _library.generation, threading.Lock()
-        self._session = None  # the parent's; its close() does nothing here
-        self._connection, description = _connection.connect(self._socket, self._path, self._timeout)
-        if description["hash"] != self.dataset.hash:
-            raise errors.DatasetChangedError(f"dataset {self._path} changed: {self.dataset.hash} → {description['hash']}")
+        """In a forked child: forgets the parent's session; one of its own follows with its first batch."""
+        if self._generation != _library.generation:
+            self._generation, self._lock = _library.generation, threading.Lock()
+            self._session = None
 
     # Ending.
 
@@ -317,7 +292,9 @@ class _Sampler:
         self._size = len(loader.dataset)
 
     def set_epoch(self, epoch):
-        self._loader().set_epoch(epoch)
+        loader = self._loader()
+        if loader is not None:
+            loader.set_epoch(epoch)
 
     def __len__(self):
         return self._size

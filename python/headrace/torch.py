@@ -10,7 +10,7 @@ import warnings
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from headrace import _arguments, _library
+from headrace import _arguments
 from headrace.errors import (  # noqa: F401
     BadSampleError,
     DaemonError,
@@ -65,8 +65,7 @@ class DataLoader(Loader):
         return _arguments.dtype_name(dtype)
 
     def _converter(self, field):
-        new, name, destructor = _library.new_capsule, _library.DLTENSOR, _library.capsule_destructor()
         if not self.pin_memory:
-            return lambda address: from_dlpack(new(address, name, destructor))
+            return lambda capsule, _: from_dlpack(capsule)
         copy = torch.Tensor.pin_memory if torch.cuda.is_available() else torch.Tensor.clone
-        return lambda address: copy(from_dlpack(new(address, name, destructor)))
+        return lambda capsule, _: copy(from_dlpack(capsule))

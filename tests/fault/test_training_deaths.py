@@ -197,7 +197,7 @@ def test_a_killed_trainers_memory_is_free_at_once_and_others_do_not_notice(datas
         assert shared_kb(pid) < 0.1 * ring_kb  # punched empty, though it still maps it
     got += [i for *_, index in iterator for i in index.tolist()]
     assert sorted(got) == list(range(131))
-    (session,) = other._connection.request(4, {}, 10)["sessions"]
+    (session,) = other._link.request(4, {})["sessions"]
     assert session["pid"] == os.getpid()
 
 

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 import torch
+from processes import wait_until
 
 import headrace.torch as hr
 
@@ -263,11 +264,25 @@ def test_a_closed_loader_says_so(dataset):
     with make(dataset) as loader:
         iterator = iter(loader)
         next(iterator)
-    for call in (lambda: next(iterator), lambda: iter(loader), lambda: loader.stats(), lambda: loader.dataset[0]):
+    for call in (lambda: next(iterator), lambda: iter(loader)):
         with pytest.raises(hr.HeadraceError, match="closed"):
             call()
-    assert loader.state_dict()["position"] == 16
+    assert loader.state_dict()["position"] == 16 and loader.dataset[0]
     loader.close()
+
+
+def test_a_loader_that_nobody_holds_ends_its_session_without_the_garbage_collector(dataset):
+    gc.disable()
+    try:
+        loader = make(dataset)
+        next(iter(loader))
+        number = loader._session.id
+        link = loader._link
+        assert number in [session["id"] for session in link.request(4, {})["sessions"]]
+        del loader
+        wait_until(lambda: number not in [s["id"] for s in link.request(4, {})["sessions"]], 10, "the end of the session")
+    finally:
+        gc.enable()
 
 
 def test_stats_count_what_was_handed_out(dataset):

@@ -44,7 +44,7 @@ def test_set_epoch_with_the_epoch_that_comes_anyway_throws_nothing_away(dataset,
     for epoch in range(3):
         loader.set_epoch(epoch)
         assert samples(loader) == epochs[epoch]
-    daemon = loader._connection.request(4, {"session": loader._session.id}, 10)
+    daemon = loader._link.request(4, {"session": loader._session.id})
     (session,) = [s for s in daemon["sessions"] if s["id"] == loader._session.id]
     assert session["batches"] <= 3 * 14 + session["slots"]  # a seek would have made some twice
 
