@@ -126,8 +126,8 @@ def test_the_first_batch_kept_for_a_picture_stays_as_it_was(dataset):
 
 def test_a_view_of_a_batch_keeps_it_as_well(dataset):
     loader = make(dataset, 32, transform=[hr.Resize((96, 96))])
-    views = [images[3, 1, 5:9] for images, _ in loader]
-    again = [images[3, 1, 5:9].clone() for images, _ in loader]
+    views = [images[1, 1, 5:9] for images, _ in loader]
+    again = [images[1, 1, 5:9].clone() for images, _ in loader]
     gc.collect()
     assert all(torch.equal(view, other) for view, other in zip(views, again))
 
@@ -175,15 +175,15 @@ def test_batches_outlive_close_and_the_loader(dataset):
 
 def test_pin_memory_without_an_accelerator_warns_as_pytorch_and_gives_right_copies(dataset):
     if torch.cuda.is_available():
-        loader = make(dataset, pin_memory=True)
+        loader = make(dataset, pin_memory=True, transform=[hr.Resize((96, 96))])
         assert next(iter(loader))[0].is_pinned()
     else:
         with pytest.warns(UserWarning, match="no accelerator is found"):
-            loader = make(dataset, pin_memory=True)
-    plain = [images.clone() for images, _ in make(dataset)]
+            loader = make(dataset, pin_memory=True, transform=[hr.Resize((96, 96))])
+    plain = [images.clone() for images, _ in make(dataset, transform=[hr.Resize((96, 96))])]
     copies = [images for images, _ in loader]
-    assert all(torch.equal(a, b) for a, b in zip(copies, plain))
-    assert loader.stats()["slots_leased"] == 0
+    assert len(copies) == 9 and all(torch.equal(a, b) for a, b in zip(copies, plain))
+    assert loader.stats()["copied_batches"] == 0  # what was kept are copies already: no slot was short
 
 
 def test_fields_choose_what_a_batch_holds_and_their_order(dataset):

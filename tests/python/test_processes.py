@@ -125,24 +125,31 @@ print("done")
     assert run.finish() == "done\n"
 
 
-STALLED = (
+STALLED = (  # a trainer whose daemon has fallen asleep, so that it waits
     TRAINER
     + """
-loader = make(131, transform=[hr.Resize((1500, 1500), "lanczos")], num_workers=1)
+loader = make(4)
 iterator = iter(loader)
-print("waiting", flush=True)
-try:
-    for _ in range(100):
-        next(iterator)
-except KeyboardInterrupt:
-    print(time.time(), flush=True)
-    raise SystemExit(0)
+next(iterator)
+daemon = loader.stats()["daemon_pid"]
+os.kill(daemon, signal.SIGSTOP)
 """
 )
 
 
 def test_ctrl_c_leaves_a_wait_at_once(dataset, script):
-    run = script(STALLED, dataset)
+    run = script(
+        STALLED
+        + """
+print("waiting", flush=True)
+try:
+    list(iterator)
+except KeyboardInterrupt:
+    print(time.time(), flush=True)
+os.kill(daemon, signal.SIGKILL)
+""",
+        dataset,
+    )
     assert run.line() == "waiting"
     time.sleep(0.7)
     sent = time.time()
@@ -219,13 +226,15 @@ def test_a_process_ends_cleanly_whatever_it_still_holds(dataset, script, ending)
 
 def test_a_daemon_thread_in_the_middle_of_next_does_not_hang_the_exit(dataset, script):
     run = script(
-        TRAINER
+        STALLED
         + """
 import threading
-loader = make(131, transform=[hr.Resize((1500, 1500), "lanczos")], num_workers=1)
-thread = threading.Thread(target=lambda: list(loader), daemon=True)
+thread = threading.Thread(target=lambda: list(iterator), daemon=True)
 thread.start()
-time.sleep(0.3)
+time.sleep(0.5)
+assert thread.is_alive()
+loader.close()                                         # does not wait for it either
+os.kill(daemon, signal.SIGCONT)
 print("leaving")
 """,
         dataset,
