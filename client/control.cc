@@ -15,20 +15,46 @@ constexpr int64_t kWordsMs = 200;  // how long a daemon that closed our connecti
 
 }  // namespace
 
-Status Control::Lock(std::unique_lock<std::timed_mutex>* lock, const Deadline& deadline) {
-  *lock = std::unique_lock(mutex_, std::defer_lock);
-  if (lock->try_lock_for(std::chrono::nanoseconds(deadline.remaining_ns()))) return {};
-  return Error(HR_DEADLINE_EXCEEDED, "another thread's request to the daemon at " + options_.address +
-                                         " is not answered after " + std::to_string(deadline.timeout_ms()) + " ms");
+bool Turnstile::Enter(const Deadline& deadline) {
+  std::unique_lock lock(mutex_);
+  if (!left_.wait_for(lock, std::chrono::nanoseconds(deadline.remaining_ns()), [this] { return !taken_; })) return false;
+  taken_ = true;
+  return true;
 }
+
+void Turnstile::Leave() {
+  {
+    const std::lock_guard lock(mutex_);
+    taken_ = false;
+  }
+  left_.notify_one();
+}
+
+class Control::Turn {
+ public:
+  Turn(Control* control, const Deadline& deadline) : control_(control), entered_(control->turnstile_.Enter(deadline)) {
+    if (!entered_) {
+      status_ = Error(HR_DEADLINE_EXCEEDED, "another thread's request to the daemon at " + control->options_.address +
+                                                " is not answered after " + std::to_string(deadline.timeout_ms()) + " ms");
+    }
+  }
+  ~Turn() {
+    if (entered_) control_->turnstile_.Leave();
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  Control* const control_;
+  const bool entered_;
+  Status status_;
+};
 
 Status Control::Establish(const Deadline& deadline) {
-  std::unique_lock<std::timed_mutex> lock;
-  Status status = Lock(&lock, deadline);
-  return status.ok() ? EstablishLocked(deadline) : status;
+  const Turn turn(this, deadline);
+  return turn.status().ok() ? EstablishInTurn(deadline) : turn.status();
 }
 
-Status Control::EstablishLocked(const Deadline& deadline) {
+Status Control::EstablishInTurn(const Deadline& deadline) {
   if (greeted_ && connection_ != nullptr && !connection_->PeerGone()) return {};
   if (greeted_) {
     connection_.reset();
@@ -158,11 +184,11 @@ Status Control::AwaitHello(const Deadline& deadline) {
 
 Status Control::Request(uint32_t type, const void* body, size_t body_bytes, bool retry, const Deadline& deadline,
                         std::string* answer, Descriptor* descriptor) {
-  std::unique_lock<std::timed_mutex> lock;
-  Status status = Lock(&lock, deadline);
+  const Turn turn(this, deadline);
+  Status status = turn.status();
   if (!status.ok()) return status;
   for (int tries = retry ? 2 : 1;; --tries) {
-    status = EstablishLocked(deadline);
+    status = EstablishInTurn(deadline);
     if (!status.ok()) return status;
     const uint32_t id = ++last_request_id_;
     status = connection_->Send(type, id, body, body_bytes, deadline);
@@ -186,7 +212,8 @@ Status Control::ConnectSession(std::unique_ptr<Connection>* out) {
 }
 
 void Control::Close() {
-  const std::lock_guard lock(mutex_);
+  // Another thread's request, which nobody should be making now, has its own deadline.
+  const Turn turn(this, Deadline::AfterMs(int64_t{1} << 40));
   connection_.reset();
   greeted_ = hello_sent_ = false;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -32,6 +33,19 @@ class Backoff {
   int64_t next_ms_ = 5;
 };
 
+// One thread's turn at something, waited for with a deadline. (std::timed_mutex would do, but the thread sanitizer of GCC 12 does
+// not know pthread_mutex_clocklock.)
+class Turnstile {
+ public:
+  bool Enter(const Deadline& deadline);
+  void Leave();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable left_;
+  bool taken_ = false;
+};
+
 // Thread-safe; one request at a time. Shared by the hr_client and its sessions, which need it after a daemon's death.
 class Control {
  public:
@@ -54,18 +68,18 @@ class Control {
   int daemon_pid() const { return daemon_pid_.load(std::memory_order_relaxed); }
 
  private:
-  Status EstablishLocked(const Deadline& deadline);
+  Status EstablishInTurn(const Deadline& deadline);
   Status ConnectOnce(const Deadline& deadline);
   Status StartDaemon(const Deadline& deadline);
   Status Hello(const Deadline& deadline);
   Status AwaitHello(const Deadline& deadline);
-  Status Lock(std::unique_lock<std::timed_mutex>* lock, const Deadline& deadline);
+  class Turn;
 
   const ConnectOptions options_;
   const uint64_t process_;
   std::atomic<int> daemon_pid_{0};
 
-  std::timed_mutex mutex_;  // guards what follows
+  Turnstile turnstile_;  // guards what follows
   std::unique_ptr<Connection> connection_;
   bool hello_sent_ = false, greeted_ = false;
   uint32_t last_request_id_ = 0;

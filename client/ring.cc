@@ -57,7 +57,7 @@ Ring::~Ring() {
 
 Ring::Found Ring::Find(uint32_t ticket, uint32_t* slot) {
   // Slots are filled in ring order, so the batch is nearly always where it is looked for first.
-  if (control_->slots[expected_slot_].ready.load(std::memory_order_acquire) == ticket &&
+  if (control_->slots[expected_slot_].ready.load(std::memory_order_seq_cst) == ticket &&
       slots_[expected_slot_].leased_ticket.load(std::memory_order_relaxed) == 0) {
     *slot = expected_slot_;
     return Found::kReady;
@@ -66,7 +66,7 @@ Ring::Found Ring::Find(uint32_t ticket, uint32_t* slot) {
   // A second round after a later ticket was seen: tickets become ready in order, so the wanted one is visible by now.
   for (int round = 0; round < 2; ++round) {
     for (uint32_t i = 0; i < answer_.num_slots; ++i) {
-      const uint32_t ready = control_->slots[i].ready.load(std::memory_order_acquire);
+      const uint32_t ready = control_->slots[i].ready.load(std::memory_order_seq_cst);
       const uint32_t leased = slots_[i].leased_ticket.load(std::memory_order_relaxed);
       if (leased != 0) {
         if (ready != leased) return Found::kBroken;
@@ -137,7 +137,7 @@ Status Ring::HandOut(uint32_t slot, uint32_t ticket, uint32_t length, hr_batch* 
 bool Ring::MustCopy() const { return CountLeased() + 1 >= answer_.num_slots; }
 
 void Ring::Release(uint32_t slot, uint32_t ticket) {
-  control_->slots[slot].released.store(ticket, std::memory_order_release);
+  control_->slots[slot].released.store(ticket, std::memory_order_seq_cst);
   given_back_ = true;
 }
 
@@ -154,14 +154,13 @@ void Ring::ReleaseDropped() {
 void Ring::WakeDaemon(Connection* connection) {
   if (!given_back_) return;
   given_back_ = false;
-  // Against the daemon's "set waiting, look once more": one of the two sides sees the other's store.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  // Against the daemon's "set waiting, look once more": all four accesses are in one total order (seq_cst), so one of the two
+  // sides sees the other's store.
   if (control_->daemon.waiting.load(std::memory_order_seq_cst) != 0) connection->RingDoorbell();
 }
 
 void Ring::SetWaiting(bool waiting) {
   control_->client.waiting.store(waiting ? 1 : 0, std::memory_order_seq_cst);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 std::string Ring::stop_reason() const {

@@ -92,7 +92,7 @@ hr_open_answer FakeSession::Answer() const {
 }
 
 bool FakeSession::SlotFree(uint32_t slot) const {
-  return control_->slots[slot].released.load(std::memory_order_acquire) == last_ticket_[slot];
+  return control_->slots[slot].released.load(std::memory_order_seq_cst) == last_ticket_[slot];
 }
 
 bool FakeSession::Fill(bool* wake) {
@@ -132,9 +132,8 @@ bool FakeSession::Fill(bool* wake) {
   position_ += step;
   if (options_.hostile == "skip-ticket" && next_ticket_ == 3) ++next_ticket_;
   last_ticket_[slot] = next_ticket_;
-  line.ready.store(next_ticket_++, std::memory_order_release);
+  line.ready.store(next_ticket_++, std::memory_order_seq_cst);
   next_slot_ = (slot + 1) % num_slots_;
-  std::atomic_thread_fence(std::memory_order_seq_cst);
   *wake = control_->client.waiting.load(std::memory_order_seq_cst) != 0;
   return true;
 }
