@@ -1,4 +1,5 @@
-// From a recipe and a position to concrete steps: every random choice is made here, before any pixel is touched.
+// From a recipe and a position to concrete steps: every random choice is made here, before any
+// pixel is touched.
 #pragma once
 
 #include <array>
@@ -28,18 +29,22 @@ using Step = std::variant<CropStep, ResizeStep, HorizontalFlipStep, VerticalFlip
 // What was drawn for one sample; what `audit` prints. `steps` starts at the oriented image.
 struct Draw {
   std::vector<Step> steps;
-  // For audit, torchvision's words: RandomResizedCrop / RandomCrop → crop; flips → flip, vflip. Absent when not drawn.
+  // For audit, torchvision's words: RandomResizedCrop / RandomCrop → crop; flips → flip, vflip.
+  // Absent when not drawn.
   bool has_crop = false, has_flip = false, has_vflip = false;
   // With several of a kind the last one counts.
-  Rect crop;  // in coordinates of the image that the transform saw (the oriented image when it comes first)
+  Rect crop;  // in coordinates of the image that the transform saw (the oriented image when it
+              // comes first)
   bool flip = false, vflip = false;
-  // Not empty: this image does not fit the recipe (torchvision raises); the reason. Render returns it as INVALID_ARGUMENT.
+  // Not empty: this image does not fit the recipe (torchvision raises); the reason. Render returns
+  // it as INVALID_ARGUMENT.
   std::string error;
 };
 
 // A pure function of its arguments (docs/order.md, "Draws"), after torchvision v2's make_params
-// (torchvision/transforms/v2/_geometry.py). `width` × `height` ≥ 1: the oriented image. Reuses the memory of `draw`.
-void DrawSample(const Recipe& recipe, uint64_t seed, uint64_t epoch, uint64_t position, int width, int height,
-                Draw* draw);
+// (torchvision/transforms/v2/_geometry.py). `width` × `height` ≥ 1: the oriented image. Reuses the
+// memory of `draw`.
+void DrawSample(const Recipe& recipe, uint64_t seed, uint64_t epoch, uint64_t position, int width,
+                int height, Draw* draw);
 
 }  // namespace headrace

@@ -13,7 +13,8 @@ double Sinc(double x) {
   return std::sin(x) / x;
 }
 
-// The kernels, each with half its width at scale 1. The order of operations is part of the definition.
+// The kernels, each with half its width at scale 1. The order of operations is part of the
+// definition.
 struct Box {
   static constexpr double kSupport = 0.5;
   static double At(double x) { return x > -0.5 && x <= 0.5 ? 1.0 : 0.0; }
@@ -32,7 +33,8 @@ struct Hamming {
     if (x == 0.0) return 1.0;
     if (x >= 1.0) return 0.0;
     x *= std::numbers::pi;
-    return std::sin(x) / x * (double{0.54f} + double{0.46f} * std::cos(x));  // Pillow's constants are floats
+    return std::sin(x) / x *
+           (double{0.54f} + double{0.46f} * std::cos(x));  // Pillow's constants are floats
   }
 };
 struct Bicubic {  // Keys' kernel with a = −1/2
@@ -106,12 +108,18 @@ void Compute(int in, int out, Span window, AxisFilter* filter) {
 
 double Support(Interpolation interpolation) {
   switch (interpolation) {
-    case Interpolation::kBox: return Box::kSupport;
-    case Interpolation::kBilinear: return Bilinear::kSupport;
-    case Interpolation::kHamming: return Hamming::kSupport;
-    case Interpolation::kBicubic: return Bicubic::kSupport;
-    case Interpolation::kLanczos: return Lanczos::kSupport;
-    case Interpolation::kNearest: break;
+    case Interpolation::kBox:
+      return Box::kSupport;
+    case Interpolation::kBilinear:
+      return Bilinear::kSupport;
+    case Interpolation::kHamming:
+      return Hamming::kSupport;
+    case Interpolation::kBicubic:
+      return Bicubic::kSupport;
+    case Interpolation::kLanczos:
+      return Lanczos::kSupport;
+    case Interpolation::kNearest:
+      break;
   }
   return 0.0;
 }
@@ -120,12 +128,18 @@ double Support(Interpolation interpolation) {
 
 void ComputeFilter(Interpolation interpolation, int in, int out, Span window, AxisFilter* filter) {
   switch (interpolation) {
-    case Interpolation::kBox: return Compute<Box>(in, out, window, filter);
-    case Interpolation::kBilinear: return Compute<Bilinear>(in, out, window, filter);
-    case Interpolation::kHamming: return Compute<Hamming>(in, out, window, filter);
-    case Interpolation::kBicubic: return Compute<Bicubic>(in, out, window, filter);
-    case Interpolation::kLanczos: return Compute<Lanczos>(in, out, window, filter);
-    case Interpolation::kNearest: break;  // has no weights: ComputeNearest
+    case Interpolation::kBox:
+      return Compute<Box>(in, out, window, filter);
+    case Interpolation::kBilinear:
+      return Compute<Bilinear>(in, out, window, filter);
+    case Interpolation::kHamming:
+      return Compute<Hamming>(in, out, window, filter);
+    case Interpolation::kBicubic:
+      return Compute<Bicubic>(in, out, window, filter);
+    case Interpolation::kLanczos:
+      return Compute<Lanczos>(in, out, window, filter);
+    case Interpolation::kNearest:
+      break;  // has no weights: ComputeNearest
   }
 }
 

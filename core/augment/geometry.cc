@@ -13,7 +13,8 @@ std::array<int64_t, 2> ResizedSize(const Resize& resize, int height, int width) 
   if (resize.shorter_side == 0) return {resize.height, resize.width};
   const int64_t shorter = std::min(height, width);
   const int64_t longer = std::max(height, width);
-  // Python divides integers to the nearest double before it truncates; below 2^53 the operands are exact, so this does too.
+  // Python divides integers to the nearest double before it truncates; below 2^53 the operands are
+  // exact, so this does too.
   int64_t new_shorter = resize.shorter_side;
   int64_t new_longer = static_cast<int64_t>(static_cast<double>(new_shorter * longer) /
                                             static_cast<double>(shorter));
@@ -37,7 +38,8 @@ int CenterOffset(int crop, int size) {
 }  // namespace
 
 Rect CenterCropRect(const CenterCrop& crop, int height, int width) {
-  return {CenterOffset(crop.height, height), CenterOffset(crop.width, width), crop.height, crop.width};
+  return {CenterOffset(crop.height, height), CenterOffset(crop.width, width), crop.height,
+          crop.width};
 }
 
 }  // namespace headrace

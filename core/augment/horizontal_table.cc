@@ -6,14 +6,16 @@ namespace headrace {
 namespace {
 
 constexpr int kWindowBytes = 16;
-constexpr size_t kBlock = 4;          // outputs
-constexpr uint8_t kZeroByte = 0x80;   // in a shuffle: gives 0
+constexpr size_t kBlock = 4;         // outputs
+constexpr uint8_t kZeroByte = 0x80;  // in a shuffle: gives 0
 
 int16_t High(int32_t weight) { return static_cast<int16_t>(weight >> kWeightLowBits); }
 int16_t Low(int32_t weight) { return static_cast<int16_t>(weight & ((1 << kWeightLowBits) - 1)); }
 
 // The filter's output that becomes output i.
-size_t FilterOutput(size_t i, size_t outputs, bool mirrored) { return mirrored ? outputs - 1 - i : i; }
+size_t FilterOutput(size_t i, size_t outputs, bool mirrored) {
+  return mirrored ? outputs - 1 - i : i;
+}
 
 // The inputs of a block: outputs [begin, end).
 Span BlockSource(const AxisFilter& filter, size_t begin, size_t end, bool mirrored) {
@@ -25,7 +27,8 @@ Span BlockSource(const AxisFilter& filter, size_t begin, size_t end, bool mirror
   return {filter.start[first], filter.start[last] + filter.count[last]};
 }
 
-void MakeWindows(const AxisFilter& filter, bool mirrored, int source_begin, HorizontalTable* table) {
+void MakeWindows(const AxisFilter& filter, bool mirrored, int source_begin,
+                 HorizontalTable* table) {
   const size_t n = filter.start.size();
   const size_t taps = static_cast<size_t>(filter.taps);
   table->pairs = (taps + 1) / 2;
@@ -75,7 +78,8 @@ void MakeDots(const AxisFilter& filter, bool mirrored, int source_begin, Horizon
 
 }  // namespace
 
-void MakeHorizontalTable(const AxisFilter& filter, bool mirrored, int source_begin, HorizontalTable* table) {
+void MakeHorizontalTable(const AxisFilter& filter, bool mirrored, int source_begin,
+                         HorizontalTable* table) {
   const size_t n = filter.start.size();
   table->outputs = static_cast<int>(n);
   table->blocks = PlaneStride(table->outputs) / kBlock;

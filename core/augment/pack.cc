@@ -80,7 +80,9 @@ struct AsFloat32 {
 struct AsFloat16 {
   using D = D16;
   using T = uint16_t;
-  static HWY_INLINE V16 Cast(VF v) { return hn::BitCast(D16(), hn::DemoteTo(hn::Rebind<hwy::float16_t, DF>(), v)); }
+  static HWY_INLINE V16 Cast(VF v) {
+    return hn::BitCast(D16(), hn::DemoteTo(hn::Rebind<hwy::float16_t, DF>(), v));
+  }
   static const Table16& Table(const PackPlan& plan) { return plan.float16; }
 };
 struct AsBFloat16 {
@@ -96,7 +98,8 @@ struct AsBFloat16 {
   static const Table16& Table(const PackPlan& plan) { return plan.float16; }
 };
 
-// pixel / 255, correctly rounded, without a division: 1 / 255 as the sum of two floats. Checked for all 256 pixels.
+// pixel / 255, correctly rounded, without a division: 1 / 255 as the sum of two floats. Checked for
+// all 256 pixels.
 constexpr float kHigh255 = 0x1.010102p-8f;
 constexpr float kLow255 = -0x1.fdfdfep-33f;
 
@@ -119,9 +122,11 @@ void PackPlanes(const Row& row) {
     auto* HWY_RESTRICT out = reinterpret_cast<typename As::T*>(row.out + c * row.plane_bytes);
     size_t x = 0;
     if (row.streamed && reinterpret_cast<uintptr_t>(out) % (lanes * sizeof(*out)) == 0) {
-      for (; x + lanes <= row.width; x += lanes) hn::Stream(Convert<As, kNormalized>(in + x, a, b), d, out + x);
+      for (; x + lanes <= row.width; x += lanes)
+        hn::Stream(Convert<As, kNormalized>(in + x, a, b), d, out + x);
     } else {
-      for (; x + lanes <= row.width; x += lanes) hn::StoreU(Convert<As, kNormalized>(in + x, a, b), d, out + x);
+      for (; x + lanes <= row.width; x += lanes)
+        hn::StoreU(Convert<As, kNormalized>(in + x, a, b), d, out + x);
     }
     if (x < row.width) {  // the last vector overlaps the one before it
       x = row.width - lanes;
@@ -145,7 +150,8 @@ void PackInterleaved(const Row& row) {
     const uint8_t* in = row.planes + x;
     hn::StoreInterleaved3(Convert<As, kNormalized>(in, a[0], b[0]),
                           Convert<As, kNormalized>(in + row.stride, a[1], b[1]),
-                          Convert<As, kNormalized>(in + 2 * row.stride, a[2], b[2]), typename As::D(), out + 3 * x);
+                          Convert<As, kNormalized>(in + 2 * row.stride, a[2], b[2]),
+                          typename As::D(), out + 3 * x);
     x += lanes;
   }
 }
@@ -187,18 +193,22 @@ void PackUInt8(const Row& row) {
     ActiveResizeKernels().merge_row(row.planes, static_cast<int>(row.width), row.out);
     return;
   }
-  for (size_t c = 0; c < 3; ++c) std::memcpy(row.out + c * row.plane_bytes, row.planes + c * row.stride, row.width);
+  for (size_t c = 0; c < 3; ++c)
+    std::memcpy(row.out + c * row.plane_bytes, row.planes + c * row.stride, row.width);
 }
 
 // The coefficients of Normalize, in double.
 double Scale(const Normalize& n, size_t c) { return 1.0 / (255.0 * n.std[c]); }
 double Shift(const Normalize& n, size_t c) { return -n.mean[c] / n.std[c]; }
 
-// A sample of this size leaves the caches before anybody reads it. Writing past them saves reading the lines first, and
-// leaves the decoder's data where it is (97 → 85 µs for a float32 sample of 224 × 224 into a slot of 77 MB).
+// A sample of this size leaves the caches before anybody reads it. Writing past them saves reading
+// the lines first, and leaves the decoder's data where it is (97 → 85 µs for a float32 sample of
+// 224 × 224 into a slot of 77 MB).
 constexpr size_t kStreamedBytes = 128 << 10;
 
-size_t ElementBytes(DType dtype) { return dtype == DType::kUInt8 ? 1 : dtype == DType::kFloat32 ? 4 : 2; }
+size_t ElementBytes(DType dtype) {
+  return dtype == DType::kUInt8 ? 1 : dtype == DType::kFloat32 ? 4 : 2;
+}
 
 }  // namespace
 
@@ -211,11 +221,13 @@ uint16_t Float16Bits(float value) {
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const double magnitude = std::abs(static_cast<double>(value));
   if (magnitude >= 65520.0) return sign | 0x7c00;  // half a step above the greatest
-  // A step of the result, 2^-24 for subnormal ones. Scaling by it is exact, so nearbyint rounds once, half to even.
+  // A step of the result, 2^-24 for subnormal ones. Scaling by it is exact, so nearbyint rounds
+  // once, half to even.
   const int exponent = magnitude < 0x1p-14 ? -14 : std::ilogb(magnitude);
   const auto steps = static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
   // A carry out of the fraction goes into the exponent, as it must.
-  return static_cast<uint16_t>(sign | (magnitude < 0x1p-14 ? steps : ((exponent + 14) << 10) + steps));
+  return static_cast<uint16_t>(sign |
+                               (magnitude < 0x1p-14 ? steps : ((exponent + 14) << 10) + steps));
 }
 
 PackPlan MakePackPlan(const Recipe& recipe) {
@@ -232,7 +244,8 @@ PackPlan MakePackPlan(const Recipe& recipe) {
       const float p = static_cast<float>(pixel);
       const float value = plan.normalized ? std::fma(p, plan.a[c], plan.b[c]) : p / 255.0f;
       plan.float32[c][pixel] = value;
-      plan.float16[c][pixel] = plan.dtype == DType::kBFloat16 ? BFloat16Bits(value) : Float16Bits(value);
+      plan.float16[c][pixel] =
+          plan.dtype == DType::kBFloat16 ? BFloat16Bits(value) : Float16Bits(value);
     }
   }
   return plan;
@@ -248,21 +261,27 @@ bool IsPlanFor(const PackPlan& plan, const Recipe& recipe) {
   return true;
 }
 
-void PackRow(const PackPlan& plan, const uint8_t* planes, int row, int height, int width, void* out) {
+void PackRow(const PackPlan& plan, const uint8_t* planes, int row, int height, int width,
+             void* out) {
   const size_t row_bytes = static_cast<size_t>(width) * ElementBytes(plan.dtype);
   const bool interleaved = plan.memory_format == MemoryFormat::kChannelsLast;
   const Row job = {.plan = &plan,
                    .planes = planes,
                    .stride = PlaneStride(width),
                    .width = static_cast<size_t>(width),
-                   .out = static_cast<uint8_t*>(out) + static_cast<size_t>(row) * row_bytes * (interleaved ? 3 : 1),
+                   .out = static_cast<uint8_t*>(out) +
+                          static_cast<size_t>(row) * row_bytes * (interleaved ? 3 : 1),
                    .plane_bytes = interleaved ? 0 : row_bytes * static_cast<size_t>(height),
                    .streamed = 3 * row_bytes * static_cast<size_t>(height) >= kStreamedBytes};
   switch (plan.dtype) {
-    case DType::kUInt8: return PackUInt8(job);
-    case DType::kFloat16: return HWY_DYNAMIC_DISPATCH(PackFloat16)(job);
-    case DType::kBFloat16: return HWY_DYNAMIC_DISPATCH(PackBFloat16)(job);
-    case DType::kFloat32: return HWY_DYNAMIC_DISPATCH(PackFloat32)(job);
+    case DType::kUInt8:
+      return PackUInt8(job);
+    case DType::kFloat16:
+      return HWY_DYNAMIC_DISPATCH(PackFloat16)(job);
+    case DType::kBFloat16:
+      return HWY_DYNAMIC_DISPATCH(PackBFloat16)(job);
+    case DType::kFloat32:
+      return HWY_DYNAMIC_DISPATCH(PackFloat32)(job);
   }
 }
 

@@ -1,8 +1,9 @@
-// The last step of every sample: from rows of byte planes to the elements of the output (docs/pixels.md, "Normalise" and
-// "Cast"). Internal to core/augment.
+// The last step of every sample: from rows of byte planes to the elements of the output
+// (docs/pixels.md, "Normalise" and "Cast"). Internal to core/augment.
 //
-// float32 = fma(pixel, a, b), rounded once, with a = 1 / (255·std) and b = −mean / std computed in double and rounded to
-// float; without Normalize pixel / 255, correctly rounded. float16 and bfloat16 are that float32 rounded to nearest even.
+// float32 = fma(pixel, a, b), rounded once, with a = 1 / (255·std) and b = −mean / std computed in
+// double and rounded to float; without Normalize pixel / 255, correctly rounded. float16 and
+// bfloat16 are that float32 rounded to nearest even.
 #pragma once
 
 #include <array>
@@ -19,7 +20,8 @@ struct PackPlan {
   MemoryFormat memory_format = MemoryFormat::kContiguous;
   bool normalized = false;
   std::array<float, 3> a = {}, b = {};
-  // The result for every byte, per channel: for targets without a fused multiply-add, and for the ends of rows.
+  // The result for every byte, per channel: for targets without a fused multiply-add, and for the
+  // ends of rows.
   std::array<std::array<float, 256>, 3> float32 = {};
   std::array<std::array<uint16_t, 256>, 3> float16 = {};  // bits, of float16 or bfloat16
 };
@@ -33,12 +35,14 @@ bool IsPlanFor(const PackPlan& plan, const Recipe& recipe);
 uint16_t Float16Bits(float value);
 uint16_t BFloat16Bits(float value);
 
-// Writes row `row` of an output of height × width: `planes` are width bytes, PlaneStride(width) apart.
-// `out` is the whole sample, aligned to its elements; exactly the row's elements are written.
-void PackRow(const PackPlan& plan, const uint8_t* planes, int row, int height, int width, void* out);
+// Writes row `row` of an output of height × width: `planes` are width bytes, PlaneStride(width)
+// apart. `out` is the whole sample, aligned to its elements; exactly the row's elements are
+// written.
+void PackRow(const PackPlan& plan, const uint8_t* planes, int row, int height, int width,
+             void* out);
 
-// To be called behind a sample's last row: PackRow may write past the caches, and such stores would otherwise become
-// visible after a later store that says "ready".
+// To be called behind a sample's last row: PackRow may write past the caches, and such stores would
+// otherwise become visible after a later store that says "ready".
 void FinishPacking();
 
 }  // namespace headrace

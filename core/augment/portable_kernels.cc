@@ -11,7 +11,8 @@ uint8_t ToByte(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kWei
 
 int32_t Spread(uint8_t pixel) {
   const int32_t q = pixel - 128;
-  return static_cast<int32_t>(static_cast<uint32_t>(q) << 16 | (static_cast<uint32_t>(q) << 8 & 0xffff));
+  return static_cast<int32_t>(static_cast<uint32_t>(q) << 16 |
+                              (static_cast<uint32_t>(q) << 8 & 0xffff));
 }
 
 // One output of one plane, in fixed point.
@@ -35,16 +36,19 @@ int32_t Sum(const HorizontalTable& table, const uint8_t* plane, size_t output) {
       low += in[from] * table.low[lane];
     }
   }
-  return static_cast<int32_t>((static_cast<uint32_t>(high) << kWeightLowBits) + static_cast<uint32_t>(low));
+  return static_cast<int32_t>((static_cast<uint32_t>(high) << kWeightLowBits) +
+                              static_cast<uint32_t>(low));
 }
 
 template <typename Out, typename Convert>
-void Horizontal(const HorizontalTable& table, const uint8_t* in, size_t in_stride, Out* out, Convert convert) {
+void Horizontal(const HorizontalTable& table, const uint8_t* in, size_t in_stride, Out* out,
+                Convert convert) {
   const size_t out_stride = PlaneStride(table.outputs);
   for (size_t c = 0; c < 3; ++c) {
     for (size_t i = 0; i < out_stride; ++i) {
       const bool exists = i < static_cast<size_t>(table.outputs);
-      out[c * out_stride + i] = convert(ToByte((exists ? Sum(table, in + c * in_stride, i) : 0) + kHalf));
+      out[c * out_stride + i] =
+          convert(ToByte((exists ? Sum(table, in + c * in_stride, i) : 0) + kHalf));
     }
   }
 }
@@ -67,20 +71,25 @@ void MergeRow(const uint8_t* planes, int width, uint8_t* rgb) {
 
 void MirrorRow(const uint8_t* in, int width, uint8_t* out) {
   const size_t stride = PlaneStride(width);
-  for (size_t c = 0; c < 3; ++c) std::reverse_copy(in + c * stride, in + c * stride + width, out + c * stride);
+  for (size_t c = 0; c < 3; ++c)
+    std::reverse_copy(in + c * stride, in + c * stride + width, out + c * stride);
 }
 
-void SpreadRow(const uint8_t* in, size_t n, int32_t* out) { std::transform(in, in + n, out, Spread); }
+void SpreadRow(const uint8_t* in, size_t n, int32_t* out) {
+  std::transform(in, in + n, out, Spread);
+}
 
 void ResizeRow(const HorizontalTable& table, const uint8_t* in, size_t in_stride, uint8_t* out) {
   Horizontal(table, in, in_stride, out, [](uint8_t pixel) { return pixel; });
 }
 
-void ResizeRowSpread(const HorizontalTable& table, const uint8_t* in, size_t in_stride, int32_t* out) {
+void ResizeRowSpread(const HorizontalTable& table, const uint8_t* in, size_t in_stride,
+                     int32_t* out) {
   Horizontal(table, in, in_stride, out, Spread);
 }
 
-void BlendRows(const int32_t* const* rows, const int32_t* weights, int taps, int32_t bias, size_t n, uint8_t* out) {
+void BlendRows(const int32_t* const* rows, const int32_t* weights, int taps, int32_t bias, size_t n,
+               uint8_t* out) {
   for (size_t i = 0; i < n; ++i) {
     uint32_t sum = static_cast<uint32_t>(bias);
     for (int t = 0; t < taps; ++t) {

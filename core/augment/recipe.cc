@@ -6,7 +6,8 @@
 namespace headrace {
 namespace {
 
-constexpr char kAddCrop[] = "add RandomResizedCrop(224), or Resize(256) followed by CenterCrop(224)";
+constexpr char kAddCrop[] =
+    "add RandomResizedCrop(224), or Resize(256) followed by CenterCrop(224)";
 
 }  // namespace
 
@@ -22,8 +23,9 @@ absl::StatusOr<std::array<int, 2>> Recipe::OutputSize() const {
       }
       const std::array<int64_t, 2> resized = ResizedSize(*resize, size[0], size[1]);
       if (resized[0] > kMaxOutputSidePx || resized[1] > kMaxOutputSidePx) {
-        return absl::InvalidArgumentError(absl::StrCat("Resize(", resize->shorter_side, ") makes images of ", resized[0],
-                                                       " x ", resized[1], " px; the limit is ", kMaxOutputSidePx));
+        return absl::InvalidArgumentError(
+            absl::StrCat("Resize(", resize->shorter_side, ") makes images of ", resized[0], " x ",
+                         resized[1], " px; the limit is ", kMaxOutputSidePx));
       }
       size = {static_cast<int>(resized[0]), static_cast<int>(resized[1])};
       known = true;
@@ -41,9 +43,10 @@ absl::StatusOr<std::array<int, 2>> Recipe::OutputSize() const {
   if (known) return size;
   if (keeps_aspect != nullptr) {
     const int side = keeps_aspect->shorter_side;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "shapes differ between samples, because Resize(", side, ") keeps the aspect ratio: add CenterCrop(", side,
-        ") behind it, or use Resize((", side, ", ", side, "))"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("shapes differ between samples, because Resize(", side,
+                     ") keeps the aspect ratio: add CenterCrop(", side,
+                     ") behind it, or use Resize((", side, ", ", side, "))"));
   }
   return absl::InvalidArgumentError(absl::StrCat("shapes differ between samples: ", kAddCrop));
 }

@@ -1,4 +1,5 @@
-// A recipe: the decode and augmentation steps of a session, as plain data. Names and defaults are torchvision v2's.
+// A recipe: the decode and augmentation steps of a session, as plain data. Names and defaults are
+// torchvision v2's.
 #pragma once
 
 #include <array>
@@ -17,7 +18,8 @@ inline constexpr int kMaxOutputSidePx = 16384;
 
 enum class Interpolation : uint8_t { kNearest, kBilinear, kBicubic, kLanczos, kBox, kHamming };
 enum class DType : uint8_t { kUInt8, kFloat16, kBFloat16, kFloat32 };
-enum class MemoryFormat : uint8_t { kContiguous, kChannelsLast };  // NCHW | NHWC in memory, shape always N, C, H, W
+// NCHW | NHWC in memory; the shape is always N, C, H, W.
+enum class MemoryFormat : uint8_t { kContiguous, kChannelsLast };
 
 struct RandomResizedCrop {
   int height = 0, width = 0;  // px
@@ -26,7 +28,8 @@ struct RandomResizedCrop {
   Interpolation interpolation = Interpolation::kBilinear;
 };
 struct Resize {
-  // size = (height, width), or only `shorter_side` (then height and width are 0), with torchvision's max_size.
+  // size = (height, width), or only `shorter_side` (then height and width are 0), with
+  // torchvision's max_size.
   int height = 0, width = 0;
   int shorter_side = 0;
   int max_size = 0;  // 0: none
@@ -47,8 +50,8 @@ struct RandomHorizontalFlip {
 struct RandomVerticalFlip {
   double p = 0.5;
 };
-using Transform =
-    std::variant<RandomResizedCrop, Resize, CenterCrop, RandomCrop, RandomHorizontalFlip, RandomVerticalFlip>;
+using Transform = std::variant<RandomResizedCrop, Resize, CenterCrop, RandomCrop,
+                               RandomHorizontalFlip, RandomVerticalFlip>;
 
 struct Normalize {
   std::array<double, 3> mean = {0.485, 0.456, 0.406};
@@ -61,13 +64,16 @@ struct Recipe {
   DType dtype = DType::kFloat32;
   MemoryFormat memory_format = MemoryFormat::kContiguous;
 
-  // Height and width of every output, or INVALID_ARGUMENT naming the transform that is missing when shapes would differ.
+  // Height and width of every output, or INVALID_ARGUMENT naming the transform that is missing when
+  // shapes would differ.
   absl::StatusOr<std::array<int, 2>> OutputSize() const;
 };
 
-// From the JSON of docs/protocol.md (every key may be absent): {"transform": [{"name": "RandomResizedCrop", "size": [224, 224], …}, …],
-// "dtype": "float16", "memory_format": "channels_last"}. Unknown keys, wrong types and ranges are INVALID_ARGUMENT and
-// name the key. uint8 with Normalize is an error.
+// From the JSON of docs/protocol.md, every key of which may be absent:
+//   {"transform": [{"name": "RandomResizedCrop", "size": [224, 224], …}, …], "dtype": "float16",
+//    "memory_format": "channels_last"}
+// Unknown keys, wrong types and ranges are INVALID_ARGUMENT and name the key.
+// uint8 with Normalize is an error.
 absl::StatusOr<Recipe> ParseRecipe(const std::string& json);
 
 }  // namespace headrace

@@ -1,9 +1,9 @@
-// ParseRecipe: strict reading of a recipe's JSON. Every message starts with the place of what it complains about.
+// ParseRecipe: strict reading of a recipe's JSON. Every message starts with the place of what it
+// complains about.
 #include <cmath>
 #include <initializer_list>
-#include <utility>
-
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/augment/recipe.h"
@@ -16,7 +16,8 @@ using nlohmann::json;
 constexpr size_t kMaxTransforms = 64;
 constexpr double kMaxRatio = 1e6;
 
-// Reads the keys of one JSON object. The first complaint is kept; later reads do nothing. Null counts as absent.
+// Reads the keys of one JSON object. The first complaint is kept; later reads do nothing. Null
+// counts as absent.
 class ObjectReader {
  public:
   ObjectReader(const json& object, std::string place) : object_(object), place_(std::move(place)) {}
@@ -31,7 +32,8 @@ class ObjectReader {
   }
   void FailKey(const char* key, const std::string& expected) {
     const json* value = Find(key);
-    Fail(absl::StrCat("\"", key, "\" must be ", expected, value == nullptr ? "" : ", not " + value->dump()));
+    Fail(absl::StrCat("\"", key, "\" must be ", expected,
+                      value == nullptr ? "" : ", not " + value->dump()));
   }
 
   void CheckKeys(std::initializer_list<const char*> known) {
@@ -42,9 +44,10 @@ class ObjectReader {
     }
   }
 
-  // Integers `low` … `high`; `counts` are the allowed lengths of a list, 1 stands for a bare number too.
-  bool Integers(const char* key, int low, int high, std::initializer_list<size_t> counts, const std::string& expected,
-                std::vector<int>* out) {
+  // Integers `low` … `high`; `counts` are the allowed lengths of a list, 1 stands for a bare number
+  // too.
+  bool Integers(const char* key, int low, int high, std::initializer_list<size_t> counts,
+                const std::string& expected, std::vector<int>* out) {
     const json* value = Find(key);
     if (value == nullptr) return false;
     const json list = value->is_array() ? *value : json::array({*value});
@@ -68,7 +71,8 @@ class ObjectReader {
     for (size_t count : counts) good = good || list.size() == count;
     out->clear();
     for (const json& element : list) {
-      good = good && element.is_number() && element.get<double>() >= low && element.get<double>() <= high;
+      good = good && element.is_number() && element.get<double>() >= low &&
+             element.get<double>() <= high;
       if (good) out->push_back(element.get<double>());
     }
     if (!good) FailKey(key, absl::StrCat(expected, " from ", low, " to ", high));
@@ -95,7 +99,8 @@ class ObjectReader {
 
   // One of `names`; its number in `out`.
   template <typename Enum>
-  void Choice(const char* key, std::initializer_list<std::pair<const char*, Enum>> names, Enum* out) {
+  void Choice(const char* key, std::initializer_list<std::pair<const char*, Enum>> names,
+              Enum* out) {
     const json* value = Find(key);
     if (value == nullptr) return;
     std::string all;
@@ -149,7 +154,8 @@ Resize ReadResize(ObjectReader& reader) {
   reader.CheckKeys({"size", "max_size", "interpolation"});
   std::vector<int> values;
   if (reader.Find("size") == nullptr) reader.Fail("\"size\" is missing");
-  if (reader.Integers("size", 1, kMaxOutputSidePx, {1, 2}, "n (shorter side) or [height, width]", &values)) {
+  if (reader.Integers("size", 1, kMaxOutputSidePx, {1, 2}, "n (shorter side) or [height, width]",
+                      &values)) {
     if (values.size() == 1) {
       resize.shorter_side = values[0];
     } else {
@@ -173,8 +179,8 @@ RandomCrop ReadRandomCrop(ObjectReader& reader) {
   reader.CheckKeys({"size", "padding", "pad_if_needed", "fill"});
   reader.Size(&crop.height, &crop.width);
   std::vector<int> values;
-  if (reader.Integers("padding", 0, kMaxOutputSidePx, {1, 2, 4}, "n, [horizontal, vertical] or [left, top, right, bottom]",
-                      &values)) {
+  if (reader.Integers("padding", 0, kMaxOutputSidePx, {1, 2, 4},
+                      "n, [horizontal, vertical] or [left, top, right, bottom]", &values)) {
     // One number stands for all sides, two for left = right and top = bottom.
     const size_t n = values.size();
     for (size_t side = 0; side < 4; ++side) crop.padding[side] = values[side % n];
@@ -212,7 +218,8 @@ absl::Status ReadTransform(const json& object, size_t number, Recipe* recipe) {
   }
   const std::string name = object["name"].get<std::string>();
   if (recipe->normalize.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat(place, ": ", name, " stands behind Normalize, which must be last"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(place, ": ", name, " stands behind Normalize, which must be last"));
   }
   ObjectReader reader(object, absl::StrCat(place, " ", name));
   if (name == "RandomResizedCrop") {
@@ -280,7 +287,8 @@ absl::StatusOr<Recipe> ParseRecipe(const std::string& text) {
   }
   if (recipe.dtype == DType::kUInt8 && recipe.normalize.has_value()) {
     return absl::InvalidArgumentError(
-        "dtype uint8 cannot hold normalised pixels: drop Normalize or choose float16, bfloat16 or float32");
+        "dtype uint8 cannot hold normalised pixels: drop Normalize or choose float16, bfloat16 or "
+        "float32");
   }
   return recipe;
 }

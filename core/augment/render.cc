@@ -25,16 +25,16 @@ bool FillsOutside(const Stage& stage) {
          !IsInside(CropWindow(stage), stage.in_height, stage.in_width);
 }
 
-// Memory for more pixels than that is given back after the sample: a giant among photographs must not stay on the bill
-// of every thread.
+// Memory for more pixels than that is given back after the sample: a giant among photographs must
+// not stay on the bill of every thread.
 constexpr size_t kKeptBytes = 32 << 20;
 
 void Trim(RgbImage* image) {
   if (image->pixels.size() > kKeptBytes) *image = RgbImage();
 }
 
-// The resize whose rows go straight to the output: no pixels are made or moved between steps behind it. The number of
-// stages when there is none.
+// The resize whose rows go straight to the output: no pixels are made or moved between steps behind
+// it. The number of stages when there is none.
 size_t LastResize(const std::vector<Stage>& stages) {
   for (size_t i = stages.size(); i-- > 0;) {
     if (ChangesSize(stages[i])) return i;
@@ -47,8 +47,8 @@ size_t LastResize(const std::vector<Stage>& stages) {
 
 class SampleRenderer::Impl {
  public:
-  absl::Status Render(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Recipe& recipe, const Draw& draw,
-                      void* out, std::string* warning) {
+  absl::Status Render(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Recipe& recipe,
+                      const Draw& draw, void* out, std::string* warning) {
     if (!draw.error.empty()) return absl::InvalidArgumentError(draw.error);
     if (!pack_.has_value() || !IsPlanFor(*pack_, recipe)) pack_ = MakePackPlan(recipe);
     Rect source;
@@ -78,7 +78,8 @@ class SampleRenderer::Impl {
 
   absl::Status Decode(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Rect& source,
                       std::string* warning) {
-    HEADRACE_RETURN_IF_ERROR(decoder_.Decode(bytes, info, StoredRegion(source, info), &image_, warning));
+    HEADRACE_RETURN_IF_ERROR(
+        decoder_.Decode(bytes, info, StoredRegion(source, info), &image_, warning));
     if (info.orientation != 1) {
       ApplyOrientation(image_, info.orientation, &other_);
       std::swap(image_, other_);
@@ -87,7 +88,8 @@ class SampleRenderer::Impl {
     return absl::OkStatus();
   }
 
-  // Brings `image_` and `held_` behind the step. Flips only wait: most are at the end, where they cost nothing.
+  // Brings `image_` and `held_` behind the step. Flips only wait: most are at the end, where they
+  // cost nothing.
   void Apply(const Stage& stage) {
     if (std::holds_alternative<HorizontalFlipStep>(*stage.step)) {
       mirrored_ = !mirrored_;
@@ -121,26 +123,30 @@ class SampleRenderer::Impl {
     const std::array<uint8_t, 3>& fill = std::get<CropStep>(*stage.step).fill;
     const Rect window = CropWindow(stage);
     other_.Resize(window.width, window.height);
-    for (int x = 0; x < window.width; ++x) std::copy(fill.begin(), fill.end(), other_.row(0) + 3 * x);
-    for (int y = 1; y < window.height; ++y) std::memcpy(other_.row(y), other_.row(0), other_.stride());
+    for (int x = 0; x < window.width; ++x)
+      std::copy(fill.begin(), fill.end(), other_.row(0) + 3 * x);
+    for (int y = 1; y < window.height; ++y)
+      std::memcpy(other_.row(y), other_.row(0), other_.stride());
     const int left = std::max(window.left, 0);
     const int right = std::min(window.left + window.width, stage.in_width);
     const int top = std::max(window.top, 0);
     const int bottom = std::min(window.top + window.height, stage.in_height);
     for (int y = top; y < bottom && left < right; ++y) {
-      std::memcpy(other_.row(y - window.top) + 3 * (left - window.left), image_.row(y - held_.top) + 3 * (left - held_.left),
+      std::memcpy(other_.row(y - window.top) + 3 * (left - window.left),
+                  image_.row(y - held_.top) + 3 * (left - held_.left),
                   3 * static_cast<size_t>(right - left));
     }
     std::swap(image_, other_);
   }
 
-  // The last resize, its rows on their way to the output; what follows are crops inside the image, already in the window,
-  // and flips.
+  // The last resize, its rows on their way to the output; what follows are crops inside the image,
+  // already in the window, and flips.
   void ResizeInto(size_t last, void* out) {
     Flip();
     ResizeJob job = MakeResizeJob(stages_[last]);
     for (size_t i = last + 1; i < stages_.size(); ++i) {
-      if (std::holds_alternative<HorizontalFlipStep>(*stages_[i].step)) job.mirrored = !job.mirrored;
+      if (std::holds_alternative<HorizontalFlipStep>(*stages_[i].step))
+        job.mirrored = !job.mirrored;
       if (std::holds_alternative<VerticalFlipStep>(*stages_[i].step)) upside_down_ = !upside_down_;
     }
     const int height = job.window.height;
@@ -157,8 +163,8 @@ class SampleRenderer::Impl {
     for (int row = 0; row < held_.height; ++row) {
       kernels_->split_row(image_.row(row), held_.width, planes_.data());
       if (mirrored_) kernels_->mirror_row(planes_.data(), held_.width, flipped_planes_.data());
-      PackRow(*pack_, mirrored_ ? flipped_planes_.data() : planes_.data(), upside_down_ ? held_.height - 1 - row : row,
-              held_.height, held_.width, out);
+      PackRow(*pack_, mirrored_ ? flipped_planes_.data() : planes_.data(),
+              upside_down_ ? held_.height - 1 - row : row, held_.height, held_.width, out);
     }
   }
 
@@ -167,8 +173,8 @@ class SampleRenderer::Impl {
   const ResizeKernels* kernels_ = nullptr;
   std::optional<PackPlan> pack_;
   std::vector<Stage> stages_;
-  RgbImage image_, other_;  // the image so far, and the next one
-  Rect held_;               // the part of the whole image that `image_` is
+  RgbImage image_, other_;                       // the image so far, and the next one
+  Rect held_;                                    // the part of the whole image that `image_` is
   bool mirrored_ = false, upside_down_ = false;  // flips that wait
   AlignedVector<uint8_t> planes_, flipped_planes_;
 };
@@ -176,8 +182,9 @@ class SampleRenderer::Impl {
 SampleRenderer::SampleRenderer() : impl_(std::make_unique<Impl>()) {}
 SampleRenderer::~SampleRenderer() = default;
 
-absl::Status SampleRenderer::Render(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Recipe& recipe,
-                                    const Draw& draw, void* out, std::string* warning) {
+absl::Status SampleRenderer::Render(absl::Span<const uint8_t> bytes, const ImageInfo& info,
+                                    const Recipe& recipe, const Draw& draw, void* out,
+                                    std::string* warning) {
   return impl_->Render(bytes, info, recipe, draw, out, warning);
 }
 
@@ -185,10 +192,13 @@ std::string SimdTarget() { return ActiveResizeKernels().target; }
 
 int DTypeBytes(DType dtype) {
   switch (dtype) {
-    case DType::kUInt8: return 1;
+    case DType::kUInt8:
+      return 1;
     case DType::kFloat16:
-    case DType::kBFloat16: return 2;
-    case DType::kFloat32: return 4;
+    case DType::kBFloat16:
+      return 2;
+    case DType::kFloat32:
+      return 4;
   }
   return 0;
 }

@@ -1,5 +1,5 @@
-// From an image file's bytes to the sample's place in a slot: decode only what the steps need, resize, flip, normalise,
-// cast; the last pass writes into the slot.
+// From an image file's bytes to the sample's place in a slot: decode only what the steps need,
+// resize, flip, normalise, cast; the last pass writes into the slot.
 #pragma once
 
 #include <memory>
@@ -18,11 +18,12 @@ class SampleRenderer {
   SampleRenderer();
   ~SampleRenderer();
 
-  // Writes the sample to `out`: height × width × 3 elements of recipe.dtype in recipe.memory_format (contiguous: three
-  // planes; channels_last: interleaved), `out` aligned to the element only. Every element is written or the status is not OK
-  // (INVALID_ARGUMENT: the bytes cannot be decoded, with the reason).
-  absl::Status Render(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Recipe& recipe, const Draw& draw,
-                      void* out, std::string* warning);
+  // Writes the sample to `out`: height × width × 3 elements of recipe.dtype in recipe.memory_format
+  // (contiguous: three planes; channels_last: interleaved), `out` aligned to the element only.
+  // Every element is written or the status is not OK (INVALID_ARGUMENT: the bytes cannot be
+  // decoded, with the reason).
+  absl::Status Render(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Recipe& recipe,
+                      const Draw& draw, void* out, std::string* warning);
 
  private:
   class Impl;

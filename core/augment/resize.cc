@@ -31,8 +31,10 @@ T* Grown(AlignedVector<T>& memory, size_t n) {
 Rect ResizeSource(const ResizeJob& job) {
   Span columns = Columns(job.window);
   Span rows = Rows(job.window);
-  if (job.in_width != job.out_width) columns = FilterSource(job.interpolation, job.in_width, job.out_width, columns);
-  if (job.in_height != job.out_height) rows = FilterSource(job.interpolation, job.in_height, job.out_height, rows);
+  if (job.in_width != job.out_width)
+    columns = FilterSource(job.interpolation, job.in_width, job.out_width, columns);
+  if (job.in_height != job.out_height)
+    rows = FilterSource(job.interpolation, job.in_height, job.out_height, rows);
   return {rows.begin, columns.begin, rows.size(), columns.size()};
 }
 
@@ -47,12 +49,15 @@ class Resizer::Impl {
     const bool horizontal = job.in_width != job.out_width;
     const bool vertical = job.in_height != job.out_height;
     const bool vertical_first = vertical && (!horizontal || VerticalFirst(job));
-    if (horizontal) PrepareColumns({job.interpolation, job.in_width, job.out_width, Columns(job.window), job.mirrored});
+    if (horizontal)
+      PrepareColumns(
+          {job.interpolation, job.in_width, job.out_width, Columns(job.window), job.mirrored});
     if (vertical) {
       PrepareRows({job.interpolation, job.in_height, job.out_height, Rows(job.window), false});
       StartRing(vertical_first ? source_.width : job.window.width);
     }
-    const int inner_width = horizontal && (vertical_first || !vertical) ? source_.width : job.window.width;
+    const int inner_width =
+        horizontal && (vertical_first || !vertical) ? source_.width : job.window.width;
     uint8_t* inner = Grown(inner_row_, 3 * PlaneStride(inner_width) + kRowPadding);
     uint8_t* outer = Grown(outer_row_, 3 * PlaneStride(job.window.width) + kRowPadding);
     for (int row = 0; row < job.window.height; ++row) {
@@ -79,7 +84,9 @@ class Resizer::Impl {
   }
 
   // A row of the needed part of the input, as planes.
-  void Split(int row, uint8_t* planes) const { kernels_->split_row(Pixel(row, source_.left), source_.width, planes); }
+  void Split(int row, uint8_t* planes) const {
+    kernels_->split_row(Pixel(row, source_.left), source_.width, planes);
+  }
 
   // Everything that a filter depends on.
   struct AxisKey {
@@ -103,7 +110,8 @@ class Resizer::Impl {
     rows_key_ = key;
   }
 
-  // The ring holds as many spread rows as an output row blends; input row r lies at r modulo that number.
+  // The ring holds as many spread rows as an output row blends; input row r lies at r modulo that
+  // number.
   void StartRing(int width) {
     ring_lanes_ = 3 * PlaneStride(width);
     ring_rows_ = row_filter_.taps;
@@ -112,9 +120,12 @@ class Resizer::Impl {
     blended_.resize(static_cast<size_t>(ring_rows_));
     weights_.resize(static_cast<size_t>(ring_rows_));
   }
-  int32_t* RingRow(int row) { return ring_.data() + static_cast<size_t>(row % ring_rows_) * ring_lanes_; }
+  int32_t* RingRow(int row) {
+    return ring_.data() + static_cast<size_t>(row % ring_rows_) * ring_lanes_;
+  }
 
-  // Output row `row` of the vertical pass. `resized`: its input rows go through the horizontal pass first.
+  // Output row `row` of the vertical pass. `resized`: its input rows go through the horizontal pass
+  // first.
   void Blend(int row, bool resized, uint8_t* planes) {
     const size_t i = static_cast<size_t>(row);
     const int begin = row_filter_.start[i];
@@ -135,7 +146,8 @@ class Resizer::Impl {
       weights_[static_cast<size_t>(t)] = SpreadWeight(weights[t]);
       sum += weights[t];
     }
-    kernels_->blend_rows(blended_.data(), weights_.data(), count, BlendBias(sum), ring_lanes_, planes);
+    kernels_->blend_rows(blended_.data(), weights_.data(), count, BlendBias(sum), ring_lanes_,
+                         planes);
   }
 
   void Nearest(const ResizeJob& job, RowSink sink) {

@@ -1,5 +1,5 @@
-// Resizes a picture exactly as Pillow 13's Image.resize does for 8-bit RGB, row by row, and only the window that is asked
-// for (docs/pixels.md, "Resize").
+// Resizes a picture exactly as Pillow 13's Image.resize does for 8-bit RGB, row by row, and only
+// the window that is asked for (docs/pixels.md, "Resize").
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ Rect ResizeSource(const ResizeJob& job);
 // One per decoding thread; not thread-safe. Keeps its memory between calls.
 class Resizer {
  public:
-  // Row `row` (0 … window.height − 1) of the window: red, green and blue planes of window.width bytes,
-  // PlaneStride(window.width) apart; valid during the call.
+  // Row `row` (0 … window.height − 1) of the window: red, green and blue planes of window.width
+  // bytes, PlaneStride(window.width) apart; valid during the call.
   using RowSink = absl::FunctionRef<void(int row, const uint8_t* planes)>;
 
   Resizer();

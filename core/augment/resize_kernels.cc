@@ -17,7 +17,8 @@ using namespace portable;  // NOLINT: the kernels below, without SIMD
 #else
 namespace hn = hwy::HWY_NAMESPACE;
 
-// At most 512 bits, so that a plane is a whole number of vectors; scalable targets are not compiled (CMakeLists.txt).
+// At most 512 bits, so that a plane is a whole number of vectors; scalable targets are not compiled
+// (CMakeLists.txt).
 using D32 = hn::CappedTag<int32_t, 16>;
 using D16 = hn::Repartition<int16_t, D32>;
 using D8 = hn::Repartition<uint8_t, D32>;
@@ -27,11 +28,11 @@ using V16 = hn::Vec<D16>;
 constexpr size_t kLanes = hn::MaxLanes(D32());
 
 constexpr int kLowBits = kWeightLowBits;
-constexpr int32_t kHalf = 1 << (kWeightBits - 1);   // rounds the final shift
-constexpr int32_t kOffset = 128 << kWeightBits;     // 128 in fixed point
+constexpr int32_t kHalf = 1 << (kWeightBits - 1);  // rounds the final shift
+constexpr int32_t kOffset = 128 << kWeightBits;    // 128 in fixed point
 
-// initial + Σ over pairs a[2i]·b[2i] + a[2i+1]·b[2i+1]. On x86 one instruction and an addition each; on other targets
-// Highway keeps two halves that are joined at the end.
+// initial + Σ over pairs a[2i]·b[2i] + a[2i+1]·b[2i+1]. On x86 one instruction and an addition
+// each; on other targets Highway keeps two halves that are joined at the end.
 struct PairSum {
   HWY_INLINE explicit PairSum(V32 first) {
 #if HWY_ARCH_X86
@@ -42,7 +43,9 @@ struct PairSum {
     sum0 = sum1 = hn::Zero(D32());
 #endif
   }
-  HWY_INLINE void Add(V16 a, V16 b) { sum0 = hn::ReorderWidenMulAccumulate(D32(), a, b, sum0, sum1); }
+  HWY_INLINE void Add(V16 a, V16 b) {
+    sum0 = hn::ReorderWidenMulAccumulate(D32(), a, b, sum0, sum1);
+  }
   HWY_INLINE V32 Get() const {
     const V32 sum = hn::RearrangeToOddPlusEven(sum0, sum1);
 #if HWY_ARCH_X86
@@ -62,11 +65,14 @@ HWY_INLINE V32 Spread(V32 q) {
 #if HWY_TARGET == HWY_SSE2  // has no byte shuffle
   const hn::RebindToUnsigned<D32> du;
   const auto bits = hn::BitCast(du, q);
-  return hn::BitCast(D32(), hn::Or(hn::ShiftLeft<16>(bits), hn::And(hn::ShiftLeft<8>(bits), hn::Set(du, 0xff00))));
+  return hn::BitCast(
+      D32(), hn::Or(hn::ShiftLeft<16>(bits), hn::And(hn::ShiftLeft<8>(bits), hn::Set(du, 0xff00))));
 #else
   const D8 d8;
-  alignas(16) static constexpr uint8_t kOrder[16] = {0x80, 0, 0, 1, 0x80, 4, 4, 5, 0x80, 8, 8, 9, 0x80, 12, 12, 13};
-  return hn::BitCast(D32(), hn::TableLookupBytesOr0(hn::BitCast(d8, q), hn::LoadDup128(d8, kOrder)));
+  alignas(16) static constexpr uint8_t kOrder[16] = {0x80, 0, 0, 1, 0x80, 4,  4,  5,
+                                                     0x80, 8, 8, 9, 0x80, 12, 12, 13};
+  return hn::BitCast(D32(),
+                     hn::TableLookupBytesOr0(hn::BitCast(d8, q), hn::LoadDup128(d8, kOrder)));
 #endif
 }
 
@@ -92,7 +98,9 @@ HWY_INLINE hn::Vec<D8> LoadBlocks(const uint8_t* plane, const int32_t* start) {
 struct ToBytes {
   using Out = uint8_t;
   static constexpr int32_t kBias = kHalf;
-  static HWY_INLINE void Store(V32 p, uint8_t* out) { hn::StoreU(hn::DemoteTo(D8Of32(), p), D8Of32(), out); }
+  static HWY_INLINE void Store(V32 p, uint8_t* out) {
+    hn::StoreU(hn::DemoteTo(D8Of32(), p), D8Of32(), out);
+  }
 };
 template <bool kClamp>
 struct ToSpread {
@@ -143,7 +151,8 @@ HWY_NOINLINE void Windows(const HorizontalTable& table, const uint8_t* in, size_
     if constexpr (kPairs >= 1) add(0);
     if constexpr (kPairs >= 2) add(1);
     for (size_t pair = 0; kPairs == 0 && pair < table.pairs; ++pair) add(pair);
-    const auto store = [&](const PairSum& sum_high, const PairSum& sum_low, typename Target::Out* to) HWY_ATTR {
+    const auto store = [&](const PairSum& sum_high, const PairSum& sum_low,
+                           typename Target::Out* to) HWY_ATTR {
       const V32 sum = hn::Add(hn::ShiftLeft<kLowBits>(sum_high.Get()), sum_low.Get());
       Target::Store(hn::ShiftRight<kWeightBits>(sum), to + 4 * block);
     };
@@ -178,7 +187,8 @@ HWY_NOINLINE void Dots(const HorizontalTable& table, const uint8_t* in, size_t i
   for (size_t plane = 0; plane < 3; ++plane) {
     for (size_t i = 0; i < out_stride; i += kLanes) {
       for (size_t j = 0; j < kLanes && i + j < static_cast<size_t>(table.outputs); ++j) {
-        lanes[j] = Dot(in + plane * in_stride + table.start[i + j], table.high.data() + (i + j) * table.taps,
+        lanes[j] = Dot(in + plane * in_stride + table.start[i + j],
+                       table.high.data() + (i + j) * table.taps,
                        table.low.data() + (i + j) * table.taps, table.taps);
       }
       const V32 sum = hn::Add(hn::Load(d32, lanes), hn::Set(d32, Target::kBias));
@@ -188,7 +198,8 @@ HWY_NOINLINE void Dots(const HorizontalTable& table, const uint8_t* in, size_t i
 }
 
 template <class Target>
-void Horizontal(const HorizontalTable& table, const uint8_t* in, size_t in_stride, typename Target::Out* out) {
+void Horizontal(const HorizontalTable& table, const uint8_t* in, size_t in_stride,
+                typename Target::Out* out) {
   if (table.kind == HorizontalTable::Kind::kDots) return Dots<Target>(table, in, in_stride, out);
   if (table.pairs == 1) return Windows<Target, 1>(table, in, in_stride, out);
   if (table.pairs == 2) return Windows<Target, 2>(table, in, in_stride, out);
@@ -198,17 +209,21 @@ void Horizontal(const HorizontalTable& table, const uint8_t* in, size_t in_strid
 void ResizeRow(const HorizontalTable& table, const uint8_t* in, size_t in_stride, uint8_t* out) {
   Horizontal<ToBytes>(table, in, in_stride, out);
 }
-void ResizeRowSpread(const HorizontalTable& table, const uint8_t* in, size_t in_stride, int32_t* out) {
-  if (table.overshoots) return Horizontal<ToSpread<true>>(table, in, in_stride, out);
-  Horizontal<ToSpread<false>>(table, in, in_stride, out);
+void ResizeRowSpread(const HorizontalTable& table, const uint8_t* in, size_t in_stride,
+                     int32_t* out) {
+  if (table.overshoots) return Horizontal<ToSpread<true> >(table, in, in_stride, out);
+  Horizontal<ToSpread<false> >(table, in, in_stride, out);
 }
 
 // Four vectors of sums to bytes, in order.
 HWY_INLINE void StoreFour(V32 v0, V32 v1, V32 v2, V32 v3, uint8_t* out) {
 #if HWY_TARGET == HWY_AVX2
-  // Packing works within 128-bit blocks; one permutation puts all right. Highway's DemoteTo pays it for each vector.
-  const __m256i words = _mm256_packus_epi16(_mm256_packs_epi32(v0.raw, v1.raw), _mm256_packs_epi32(v2.raw, v3.raw));
-  const __m256i bytes = _mm256_permutevar8x32_epi32(words, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+  // Packing works within 128-bit blocks; one permutation puts all right. Highway's DemoteTo pays it
+  // for each vector.
+  const __m256i words =
+      _mm256_packus_epi16(_mm256_packs_epi32(v0.raw, v1.raw), _mm256_packs_epi32(v2.raw, v3.raw));
+  const __m256i bytes =
+      _mm256_permutevar8x32_epi32(words, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), bytes);
 #else
   const D8Of32 d;
@@ -221,11 +236,13 @@ HWY_INLINE void StoreFour(V32 v0, V32 v1, V32 v2, V32 v3, uint8_t* out) {
 
 // kTaps: how many rows, 0 where it is not a constant; a constant keeps the weights in registers.
 template <int kTaps>
-HWY_NOINLINE void Blend(const int32_t* const* rows, const int32_t* weights, int taps, int32_t bias, size_t n,
-                        uint8_t* HWY_RESTRICT out) {
+HWY_NOINLINE void Blend(const int32_t* const* rows, const int32_t* weights, int taps, int32_t bias,
+                        size_t n, uint8_t* HWY_RESTRICT out) {
   const V32 first = hn::Set(D32(), bias);
-  const auto weight = [&](int t) HWY_ATTR { return hn::BitCast(D16(), hn::Set(D32(), weights[t])); };
-  const auto load = [](const int32_t* from) HWY_ATTR { return hn::BitCast(D16(), hn::Load(D32(), from)); };
+  const auto weight = [&](int t)
+                          HWY_ATTR { return hn::BitCast(D16(), hn::Set(D32(), weights[t])); };
+  const auto load = [](const int32_t* from)
+                        HWY_ATTR { return hn::BitCast(D16(), hn::Load(D32(), from)); };
   const V16 weight0 = weight(0);
   const V16 weight1 = weight(kTaps > 1 ? 1 : 0);
   const V16 weight2 = weight(kTaps > 2 ? 2 : 0);
@@ -246,7 +263,8 @@ HWY_NOINLINE void Blend(const int32_t* const* rows, const int32_t* weights, int 
     if constexpr (kTaps > 3) add(3, weight3);
     for (int t = 0; kTaps == 0 && t < taps; ++t) add(t, weight(t));
     StoreFour(hn::ShiftRight<kWeightBits>(sum0.Get()), hn::ShiftRight<kWeightBits>(sum1.Get()),
-              hn::ShiftRight<kWeightBits>(sum2.Get()), hn::ShiftRight<kWeightBits>(sum3.Get()), out + i);
+              hn::ShiftRight<kWeightBits>(sum2.Get()), hn::ShiftRight<kWeightBits>(sum3.Get()),
+              out + i);
   }
   for (; i < n; i += kLanes) {
     PairSum sum(first);
@@ -255,13 +273,19 @@ HWY_NOINLINE void Blend(const int32_t* const* rows, const int32_t* weights, int 
   }
 }
 
-void BlendRows(const int32_t* const* rows, const int32_t* weights, int taps, int32_t bias, size_t n, uint8_t* out) {
+void BlendRows(const int32_t* const* rows, const int32_t* weights, int taps, int32_t bias, size_t n,
+               uint8_t* out) {
   switch (taps) {
-    case 1: return Blend<1>(rows, weights, taps, bias, n, out);
-    case 2: return Blend<2>(rows, weights, taps, bias, n, out);
-    case 3: return Blend<3>(rows, weights, taps, bias, n, out);
-    case 4: return Blend<4>(rows, weights, taps, bias, n, out);
-    default: return Blend<0>(rows, weights, taps, bias, n, out);
+    case 1:
+      return Blend<1>(rows, weights, taps, bias, n, out);
+    case 2:
+      return Blend<2>(rows, weights, taps, bias, n, out);
+    case 3:
+      return Blend<3>(rows, weights, taps, bias, n, out);
+    case 4:
+      return Blend<4>(rows, weights, taps, bias, n, out);
+    default:
+      return Blend<0>(rows, weights, taps, bias, n, out);
   }
 }
 
@@ -301,7 +325,8 @@ void MirrorRow(const uint8_t* in, int width, uint8_t* out) {
   const auto reversed = hn::Sub(hn::Set(d, 15), hn::Iota(d, 0));
   for (size_t c = 0; c < 3; ++c, in += stride, out += stride) {
     size_t x = 0;
-    for (; x + 16 <= n; x += 16) hn::StoreU(hn::TableLookupBytes(hn::LoadU(d, in + n - 16 - x), reversed), d, out + x);
+    for (; x + 16 <= n; x += 16)
+      hn::StoreU(hn::TableLookupBytes(hn::LoadU(d, in + n - 16 - x), reversed), d, out + x);
     for (; x < n; ++x) out[x] = in[n - 1 - x];
   }
 }
@@ -317,8 +342,14 @@ void SpreadRow(const uint8_t* HWY_RESTRICT in, size_t n, int32_t* HWY_RESTRICT o
 #endif  // with SIMD
 
 const ResizeKernels* GetKernels() {
-  static const ResizeKernels kKernels = {hwy::TargetName(HWY_TARGET), SplitRow,  MergeRow,        MirrorRow,
-                                             SpreadRow,                   ResizeRow, ResizeRowSpread, BlendRows};
+  static const ResizeKernels kKernels = {hwy::TargetName(HWY_TARGET),
+                                         SplitRow,
+                                         MergeRow,
+                                         MirrorRow,
+                                         SpreadRow,
+                                         ResizeRow,
+                                         ResizeRowSpread,
+                                         BlendRows};
   return &kKernels;
 }
 

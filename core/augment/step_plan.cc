@@ -11,8 +11,8 @@ namespace {
 // Above Pillow's own limit for files that it opens.
 constexpr int64_t kMaxHeldPixels = int64_t{1} << 28;
 
-// The part of [0, size) that [begin, begin + length) covers, at least one pixel: a crop wholly outside needs none, but
-// decoders like to decode something.
+// The part of [0, size) that [begin, begin + length) covers, at least one pixel: a crop wholly
+// outside needs none, but decoders like to decode something.
 Span Clamped(int begin, int length, int size) {
   const int first = std::clamp(begin, 0, size - 1);
   return {first, std::max(std::min(begin + length, size), first + 1)};
@@ -26,14 +26,15 @@ Rect SourceOf(const Stage& stage) {
     return {rows.begin, columns.begin, rows.size(), columns.size()};
   }
   if (std::holds_alternative<ResizeStep>(*stage.step)) return ResizeSource(MakeResizeJob(stage));
-  if (std::holds_alternative<HorizontalFlipStep>(*stage.step)) return FlippedHorizontally(stage.window, stage.in_width);
+  if (std::holds_alternative<HorizontalFlipStep>(*stage.step))
+    return FlippedHorizontally(stage.window, stage.in_width);
   return FlippedVertically(stage.window, stage.in_height);
 }
 
 }  // namespace
 
-absl::Status PlanSteps(const std::vector<Step>& steps, int height, int width, std::vector<Stage>* stages,
-                       Rect* source) {
+absl::Status PlanSteps(const std::vector<Step>& steps, int height, int width,
+                       std::vector<Stage>* stages, Rect* source) {
   stages->resize(steps.size());
   for (size_t i = 0; i < steps.size(); ++i) {
     Stage& stage = (*stages)[i];
@@ -52,8 +53,8 @@ absl::Status PlanSteps(const std::vector<Step>& steps, int height, int width, st
   for (size_t i = steps.size(); i-- > 0;) {
     Stage& stage = (*stages)[i];
     if (int64_t{window.height} * window.width > kMaxHeldPixels) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("step ", i, " would make an image of ", window.height, " x ", window.width, " px"));
+      return absl::InvalidArgumentError(absl::StrCat("step ", i, " would make an image of ",
+                                                     window.height, " x ", window.width, " px"));
     }
     stage.window = window;
     window = SourceOf(stage);
@@ -72,11 +73,13 @@ Rect FlippedVertically(const Rect& rect, int height) {
 
 Rect CropWindow(const Stage& stage) {
   const Rect& crop = std::get<CropStep>(*stage.step).rect;
-  return {stage.window.top + crop.top, stage.window.left + crop.left, stage.window.height, stage.window.width};
+  return {stage.window.top + crop.top, stage.window.left + crop.left, stage.window.height,
+          stage.window.width};
 }
 
 bool IsInside(const Rect& rect, int height, int width) {
-  return rect.top >= 0 && rect.left >= 0 && rect.top + rect.height <= height && rect.left + rect.width <= width;
+  return rect.top >= 0 && rect.left >= 0 && rect.top + rect.height <= height &&
+         rect.left + rect.width <= width;
 }
 
 ResizeJob MakeResizeJob(const Stage& stage) {

@@ -1,4 +1,5 @@
-// Which part of each step's result is needed, from the last step back to the decoder. Internal to core/augment.
+// Which part of each step's result is needed, from the last step back to the decoder. Internal to
+// core/augment.
 #pragma once
 
 #include <vector>
@@ -16,15 +17,18 @@ struct Stage {
   Rect window;                        // the part of the result that later steps need; not empty
 };
 
-// The steps on an image of height × width, and `source`: the part of that image they need. INVALID_ARGUMENT where a part
-// is too large to be held in memory. Reuses the memory of `stages`; `steps` must outlive it.
-absl::Status PlanSteps(const std::vector<Step>& steps, int height, int width, std::vector<Stage>* stages, Rect* source);
+// The steps on an image of height × width, and `source`: the part of that image they need.
+// INVALID_ARGUMENT where a part is too large to be held in memory. Reuses the memory of `stages`;
+// `steps` must outlive it.
+absl::Status PlanSteps(const std::vector<Step>& steps, int height, int width,
+                       std::vector<Stage>* stages, Rect* source);
 
 // `rect` of an image of height × width after a flip of that image.
 Rect FlippedHorizontally(const Rect& rect, int width);
 Rect FlippedVertically(const Rect& rect, int height);
 
-// The window of `stage`, a crop, in coordinates of the image before it. May lie outside that image, partly or wholly.
+// The window of `stage`, a crop, in coordinates of the image before it. May lie outside that image,
+// partly or wholly.
 Rect CropWindow(const Stage& stage);
 bool IsInside(const Rect& rect, int height, int width);
 

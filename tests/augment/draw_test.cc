@@ -7,8 +7,8 @@
 namespace headrace {
 namespace {
 
-Draw DrawWith(const std::vector<Transform>& transforms, uint64_t seed, uint64_t epoch, uint64_t position, int width,
-              int height) {
+Draw DrawWith(const std::vector<Transform>& transforms, uint64_t seed, uint64_t epoch,
+              uint64_t position, int width, int height) {
   Recipe recipe;
   recipe.transforms = transforms;
   Draw draw;
@@ -32,7 +32,14 @@ const Golden kGolden[] = {
     {1, 0, 0, {49, 24, 316, 254}, {152, 12, 316, 254}, true, -1, -3},
     {0, 1, 0, {58, 137, 314, 348}, {175, 25, 314, 348}, false, 0, 2},
     {42, 7, 123456, {63, 206, 307, 235}, {177, 109, 307, 235}, false, 3, 1},
-    {~uint64_t{0}, 0xffffffff, (uint64_t{1} << 40) + 5, {34, 117, 323, 352}, {114, 18, 323, 352}, true, 1, 1},
+    {~uint64_t{0},
+     0xffffffff,
+     (uint64_t{1} << 40) + 5,
+     {34, 117, 323, 352},
+     {114, 18, 323, 352},
+     true,
+     1,
+     1},
 };
 
 TEST(DrawSample, GivesTheGoldenVectors) {
@@ -51,7 +58,8 @@ TEST(DrawSample, GivesTheGoldenVectors) {
 }
 
 TEST(DrawSample, MakesTheStepsInOrder) {
-  const Draw draw = DrawWith({kTrainCrop, RandomVerticalFlip{.p = 1}, CenterCrop{200, 100}}, 0, 0, 0, 500, 375);
+  const Draw draw =
+      DrawWith({kTrainCrop, RandomVerticalFlip{.p = 1}, CenterCrop{200, 100}}, 0, 0, 0, 500, 375);
   ASSERT_EQ(draw.steps.size(), 4);
   EXPECT_EQ(std::get<CropStep>(draw.steps[0]).rect, (Rect{82, 44, 292, 336}));
   EXPECT_EQ(std::get<ResizeStep>(draw.steps[1]).height, 224);
@@ -62,7 +70,8 @@ TEST(DrawSample, MakesTheStepsInOrder) {
 }
 
 TEST(DrawSample, LeavesOutStepsThatChangeNothing) {
-  EXPECT_TRUE(DrawWith({CenterCrop{30, 40}, Resize{.shorter_side = 30}}, 0, 0, 0, 40, 30).steps.empty());
+  EXPECT_TRUE(
+      DrawWith({CenterCrop{30, 40}, Resize{.shorter_side = 30}}, 0, 0, 0, 40, 30).steps.empty());
 }
 
 TEST(DrawSample, ForgetsTheSampleBefore) {
@@ -117,9 +126,9 @@ TEST(DrawSample, CoversScalesAndRatiosAsAsked) {
     log_ratio_square += ratio * ratio / kDraws;
   }
   const double half = std::log(4.0 / 3.0);
-  EXPECT_NEAR(area, 0.3, 0.003);                            // uniform: its deviation is 0.0008
-  EXPECT_NEAR(log_ratio, 0, 0.005);                         // log-uniform in ± 0.288: deviation 0.0012
-  EXPECT_NEAR(log_ratio_square, half * half / 3, 0.001);    // deviation 0.0002
+  EXPECT_NEAR(area, 0.3, 0.003);     // uniform: its deviation is 0.0008
+  EXPECT_NEAR(log_ratio, 0, 0.005);  // log-uniform in ± 0.288: deviation 0.0012
+  EXPECT_NEAR(log_ratio_square, half * half / 3, 0.001);  // deviation 0.0002
 }
 
 TEST(DrawSample, RefusesAResizeWithoutBounds) {

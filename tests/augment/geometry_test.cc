@@ -6,7 +6,8 @@ namespace headrace {
 namespace {
 
 TEST(RoundHalf, RoundsHalvesToEven) {
-  const int expected[] = {-2, -2, -2, -1, 0, 0, 0, 1, 2, 2, 2};  // Python's round(n / 2) for n = -5 … 5
+  const int expected[] = {-2, -2, -2, -1, 0, 0,
+                          0,  1,  2,  2,  2};  // Python's round(n / 2) for n = -5 … 5
   for (int n = -5; n <= 5; ++n) EXPECT_EQ(RoundHalf(n), expected[n + 5]) << n;
 }
 
@@ -18,8 +19,10 @@ TEST(ResizedSize, TruncatesTheLongerSide) {
 }
 
 TEST(ResizedSize, BoundsTheLongerSide) {
-  EXPECT_EQ(ResizedSize({.shorter_side = 256, .max_size = 300}, 375, 500), (std::array<int64_t, 2>{225, 300}));
-  EXPECT_EQ(ResizedSize({.shorter_side = 256, .max_size = 300}, 1, 5000), (std::array<int64_t, 2>{1, 300}));
+  EXPECT_EQ(ResizedSize({.shorter_side = 256, .max_size = 300}, 375, 500),
+            (std::array<int64_t, 2>{225, 300}));
+  EXPECT_EQ(ResizedSize({.shorter_side = 256, .max_size = 300}, 1, 5000),
+            (std::array<int64_t, 2>{1, 300}));
 }
 
 TEST(CenterCropRect, ReachesOutsideASmallerImage) {

@@ -21,35 +21,45 @@ constexpr int kWidth = 256;
 std::vector<uint8_t> AllPixels() {
   std::vector<uint8_t> planes(3 * PlaneStride(kWidth) + kRowPadding);
   for (size_t c = 0; c < 3; ++c) {
-    for (size_t x = 0; x < kWidth; ++x) planes[c * PlaneStride(kWidth) + x] = static_cast<uint8_t>(x * (2 * c + 1) + c);
+    for (size_t x = 0; x < kWidth; ++x)
+      planes[c * PlaneStride(kWidth) + x] = static_cast<uint8_t>(x * (2 * c + 1) + c);
   }
   return planes;
 }
 
-size_t ElementBytes(DType dtype) { return dtype == DType::kUInt8 ? 1 : dtype == DType::kFloat32 ? 4 : 2; }
+size_t ElementBytes(DType dtype) {
+  return dtype == DType::kUInt8 ? 1 : dtype == DType::kFloat32 ? 4 : 2;
+}
 
-// One row of `width` pixels packed as the only row of an output, which starts `offset` elements into its memory.
-std::vector<uint8_t> Pack(const Recipe& recipe, const std::vector<uint8_t>& planes, int width, size_t offset) {
+// One row of `width` pixels packed as the only row of an output, which starts `offset` elements
+// into its memory.
+std::vector<uint8_t> Pack(const Recipe& recipe, const std::vector<uint8_t>& planes, int width,
+                          size_t offset) {
   const size_t element = ElementBytes(recipe.dtype);
   const size_t bytes = 3 * static_cast<size_t>(width) * element;
   std::vector<uint8_t> memory(kGuard + offset * element + bytes + kGuard, kPoison);
   uint8_t* out = memory.data() + kGuard + offset * element;
   PackRow(MakePackPlan(recipe), planes.data(), 0, 1, width, out);
   FinishPacking();
-  for (const uint8_t* p = memory.data(); p < out; ++p) EXPECT_EQ(*p, kPoison) << "written before the row";
-  for (const uint8_t* p = out + bytes; p < memory.data() + memory.size(); ++p) EXPECT_EQ(*p, kPoison) << "written behind the row";
+  for (const uint8_t* p = memory.data(); p < out; ++p)
+    EXPECT_EQ(*p, kPoison) << "written before the row";
+  for (const uint8_t* p = out + bytes; p < memory.data() + memory.size(); ++p)
+    EXPECT_EQ(*p, kPoison) << "written behind the row";
   return {out, out + bytes};
 }
 
 template <typename T>
 T Element(const std::vector<uint8_t>& packed, const Recipe& recipe, int width, size_t c, size_t x) {
-  const size_t at = recipe.memory_format == MemoryFormat::kContiguous ? c * static_cast<size_t>(width) + x : 3 * x + c;
+  const size_t at = recipe.memory_format == MemoryFormat::kContiguous
+                        ? c * static_cast<size_t>(width) + x
+                        : 3 * x + c;
   T value;
   std::memcpy(&value, packed.data() + at * sizeof(T), sizeof(T));
   return value;
 }
 
-Recipe MakeRecipe(DType dtype, MemoryFormat format, std::optional<Normalize> normalize = std::nullopt) {
+Recipe MakeRecipe(DType dtype, MemoryFormat format,
+                  std::optional<Normalize> normalize = std::nullopt) {
   Recipe recipe;
   recipe.dtype = dtype;
   recipe.memory_format = format;
@@ -80,8 +90,10 @@ TEST(PackRow, IsOneFusedMultiplyAddForAllPixelsOnEveryTarget) {
           const float a = static_cast<float>(1.0 / (255.0 * n.std[c]));
           const float b = static_cast<float>(-n.mean[c] / n.std[c]);
           for (size_t x = 0; x < kWidth; ++x) {
-            const float expected = std::fma(static_cast<float>(planes[c * PlaneStride(kWidth) + x]), a, b);
-            ASSERT_EQ(Element<float>(packed, recipe, kWidth, c, x), expected) << target << " round " << round;
+            const float expected =
+                std::fma(static_cast<float>(planes[c * PlaneStride(kWidth) + x]), a, b);
+            ASSERT_EQ(Element<float>(packed, recipe, kWidth, c, x), expected)
+                << target << " round " << round;
           }
         }
       }
@@ -96,7 +108,9 @@ TEST(PackRow, DividesBy255WithoutErrorOnEveryTarget) {
     const std::vector<uint8_t> packed = Pack(recipe, planes, kWidth, 0);
     for (size_t c = 0; c < 3; ++c) {
       for (size_t x = 0; x < kWidth; ++x) {
-        ASSERT_EQ(Element<float>(packed, recipe, kWidth, c, x), planes[c * PlaneStride(kWidth) + x] / 255.0f) << target;
+        ASSERT_EQ(Element<float>(packed, recipe, kWidth, c, x),
+                  planes[c * PlaneStride(kWidth) + x] / 255.0f)
+            << target;
       }
     }
   });
@@ -107,17 +121,21 @@ TEST(PackRow, RoundsTheFloatToSixteenBitsOnEveryTarget) {
   OnEveryTarget([&](const std::string& target) {
     std::mt19937 random(2);
     for (int round = 0; round < 100; ++round) {
-      const std::optional<Normalize> n = round == 0 ? std::nullopt : std::optional(RandomNormalize(random));
+      const std::optional<Normalize> n =
+          round == 0 ? std::nullopt : std::optional(RandomNormalize(random));
       for (DType dtype : {DType::kFloat16, DType::kBFloat16}) {
-        const Recipe recipe = MakeRecipe(dtype, round % 2 == 0 ? MemoryFormat::kContiguous : MemoryFormat::kChannelsLast, n);
+        const Recipe recipe = MakeRecipe(
+            dtype, round % 2 == 0 ? MemoryFormat::kContiguous : MemoryFormat::kChannelsLast, n);
         const Recipe full = MakeRecipe(DType::kFloat32, recipe.memory_format, n);
         const std::vector<uint8_t> packed = Pack(recipe, planes, kWidth, 0);
         const std::vector<uint8_t> floats = Pack(full, planes, kWidth, 0);
         for (size_t c = 0; c < 3; ++c) {
           for (size_t x = 0; x < kWidth; ++x) {
             const float value = Element<float>(floats, full, kWidth, c, x);
-            const uint16_t expected = dtype == DType::kFloat16 ? Float16Bits(value) : BFloat16Bits(value);
-            ASSERT_EQ(Element<uint16_t>(packed, recipe, kWidth, c, x), expected) << target << " " << value;
+            const uint16_t expected =
+                dtype == DType::kFloat16 ? Float16Bits(value) : BFloat16Bits(value);
+            ASSERT_EQ(Element<uint16_t>(packed, recipe, kWidth, c, x), expected)
+                << target << " " << value;
           }
         }
       }
@@ -131,8 +149,9 @@ double ValueOf(uint16_t bits, bool bfloat16) {
   const int bias = bfloat16 ? 127 : 15;
   const int exponent = (bits & 0x7fff) >> fraction_bits;
   const int fraction = bits & ((1 << fraction_bits) - 1);
-  const double magnitude = exponent == 0 ? std::ldexp(fraction, 1 - bias - fraction_bits)
-                                         : std::ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
+  const double magnitude =
+      exponent == 0 ? std::ldexp(fraction, 1 - bias - fraction_bits)
+                    : std::ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
   return (bits & 0x8000) != 0 ? -magnitude : magnitude;
 }
 
@@ -173,11 +192,14 @@ TEST(PackRow, WritesExactlyItsElementsAtAnyWidthAndPlace) {
             for (size_t x = 0; x < static_cast<size_t>(width); ++x) {
               const uint8_t pixel = planes[c * PlaneStride(width) + x];
               if (dtype == DType::kUInt8) {
-                ASSERT_EQ(Element<uint8_t>(packed, recipe, width, c, x), pixel) << target << " " << width;
+                ASSERT_EQ(Element<uint8_t>(packed, recipe, width, c, x), pixel)
+                    << target << " " << width;
               } else if (dtype == DType::kFloat32) {
-                ASSERT_EQ(Element<float>(packed, recipe, width, c, x), plan.float32[c][pixel]) << target << " " << width;
+                ASSERT_EQ(Element<float>(packed, recipe, width, c, x), plan.float32[c][pixel])
+                    << target << " " << width;
               } else {
-                ASSERT_EQ(Element<uint16_t>(packed, recipe, width, c, x), plan.float16[c][pixel]) << target << " " << width;
+                ASSERT_EQ(Element<uint16_t>(packed, recipe, width, c, x), plan.float16[c][pixel])
+                    << target << " " << width;
               }
             }
           }
@@ -196,8 +218,10 @@ TEST(PackPlan, BelongsToEqualRecipesOnly) {
   EXPECT_FALSE(IsPlanFor(plan, other));
   other.normalize.reset();
   EXPECT_FALSE(IsPlanFor(plan, other));
-  EXPECT_FALSE(IsPlanFor(plan, MakeRecipe(DType::kBFloat16, MemoryFormat::kContiguous, Normalize{})));
-  EXPECT_FALSE(IsPlanFor(plan, MakeRecipe(DType::kFloat16, MemoryFormat::kChannelsLast, Normalize{})));
+  EXPECT_FALSE(
+      IsPlanFor(plan, MakeRecipe(DType::kBFloat16, MemoryFormat::kContiguous, Normalize{})));
+  EXPECT_FALSE(
+      IsPlanFor(plan, MakeRecipe(DType::kFloat16, MemoryFormat::kChannelsLast, Normalize{})));
 }
 
 }  // namespace

@@ -15,7 +15,9 @@ std::string ErrorOf(const std::string& json) {
   return std::string(recipe.status().message());
 }
 
-std::string ErrorOfTransform(const std::string& transform) { return ErrorOf(R"({"transform": [)" + transform + "]}"); }
+std::string ErrorOfTransform(const std::string& transform) {
+  return ErrorOf(R"({"transform": [)" + transform + "]}");
+}
 
 std::string SizeErrorOf(const std::string& transforms) {
   const absl::StatusOr<Recipe> recipe = ParseRecipe(R"({"transform": [)" + transforms + "]}");
@@ -95,7 +97,8 @@ TEST(ParseRecipe, HasTorchvisionsDefaults) {
 TEST(ParseRecipe, SpreadsShortPaddingsAsTorchvisionDoes) {
   const auto padding = [](const std::string& value) {
     const auto recipe =
-        ParseRecipe(R"({"transform": [{"name": "RandomCrop", "size": 5, "fill": 9, "padding": )" + value + "}]}");
+        ParseRecipe(R"({"transform": [{"name": "RandomCrop", "size": 5, "fill": 9, "padding": )" +
+                    value + "}]}");
     EXPECT_TRUE(recipe.ok()) << recipe.status();
     EXPECT_EQ(std::get<RandomCrop>(recipe->transforms[0]).fill, (std::array<uint8_t, 3>{9, 9, 9}));
     return std::get<RandomCrop>(recipe->transforms[0]).padding;
@@ -109,53 +112,79 @@ TEST(ParseRecipe, NamesWhatItDoesNotAccept) {
   EXPECT_THAT(ErrorOf("["), HasSubstr("no JSON object"));
   EXPECT_THAT(ErrorOf(R"({"transforms": []})"), HasSubstr("unknown key \"transforms\""));
   EXPECT_THAT(ErrorOf(R"({"transform": {}})"), HasSubstr("\"transform\" must be a list"));
-  EXPECT_THAT(ErrorOf(R"({"dtype": "float64"})"), HasSubstr("\"dtype\" must be one of uint8, float16, bfloat16, float32"));
-  EXPECT_THAT(ErrorOf(R"({"memory_format": 1})"), HasSubstr("\"memory_format\" must be one of contiguous, channels_last"));
+  EXPECT_THAT(ErrorOf(R"({"dtype": "float64"})"),
+              HasSubstr("\"dtype\" must be one of uint8, float16, bfloat16, float32"));
+  EXPECT_THAT(ErrorOf(R"({"memory_format": 1})"),
+              HasSubstr("\"memory_format\" must be one of contiguous, channels_last"));
   EXPECT_THAT(ErrorOfTransform("7"), HasSubstr("transform[0] must be an object with a \"name\""));
-  EXPECT_THAT(ErrorOfTransform(R"({"name": "ColorJitter"})"), HasSubstr("unknown transform \"ColorJitter\""));
+  EXPECT_THAT(ErrorOfTransform(R"({"name": "ColorJitter"})"),
+              HasSubstr("unknown transform \"ColorJitter\""));
   EXPECT_THAT(ErrorOfTransform(R"({"name": "Resize", "size": 5, "sise": 6})"),
               HasSubstr("transform[0] Resize: unknown key \"sise\""));
   EXPECT_THAT(ErrorOfTransform(R"({"name": "RandomHorizontalFlip"}, {"name": "CenterCrop"})"),
               HasSubstr("transform[1] CenterCrop: \"size\" is missing"));
-  EXPECT_THAT(ErrorOfTransform(R"({"name": "CenterCrop", "size": 0})"), HasSubstr("from 1 to 16384, not 0"));
-  EXPECT_THAT(ErrorOfTransform(R"({"name": "CenterCrop", "size": 2.5})"), HasSubstr("\"size\" must be"));
-  EXPECT_THAT(ErrorOfTransform(R"({"name": "CenterCrop", "size": true})"), HasSubstr("\"size\" must be"));
-  EXPECT_THAT(ErrorOfTransform(R"({"name": "CenterCrop", "size": [1, 2, 3]})"), HasSubstr("\"size\" must be"));
-  EXPECT_THAT(ErrorOfTransform(R"({"name": "CenterCrop", "size": 99999999999999999999})"), HasSubstr("\"size\" must be"));
-  EXPECT_THAT(ErrorOfTransform(R"({"name": "Resize", "size": [5, 5], "max_size": 9})"), HasSubstr("one number"));
-  EXPECT_THAT(ErrorOfTransform(R"({"name": "Resize", "size": 5, "max_size": 5})"), HasSubstr("greater than \"size\""));
+  EXPECT_THAT(ErrorOfTransform(R"({"name": "CenterCrop", "size": 0})"),
+              HasSubstr("from 1 to 16384, not 0"));
+  EXPECT_THAT(ErrorOfTransform(R"({"name": "CenterCrop", "size": 2.5})"),
+              HasSubstr("\"size\" must be"));
+  EXPECT_THAT(ErrorOfTransform(R"({"name": "CenterCrop", "size": true})"),
+              HasSubstr("\"size\" must be"));
+  EXPECT_THAT(ErrorOfTransform(R"({"name": "CenterCrop", "size": [1, 2, 3]})"),
+              HasSubstr("\"size\" must be"));
+  EXPECT_THAT(ErrorOfTransform(R"({"name": "CenterCrop", "size": 99999999999999999999})"),
+              HasSubstr("\"size\" must be"));
+  EXPECT_THAT(ErrorOfTransform(R"({"name": "Resize", "size": [5, 5], "max_size": 9})"),
+              HasSubstr("one number"));
+  EXPECT_THAT(ErrorOfTransform(R"({"name": "Resize", "size": 5, "max_size": 5})"),
+              HasSubstr("greater than \"size\""));
   EXPECT_THAT(ErrorOfTransform(R"({"name": "Resize", "size": 5, "interpolation": "cubic"})"),
               HasSubstr("one of nearest, bilinear, bicubic, lanczos, box, hamming, not \"cubic\""));
-  EXPECT_THAT(ErrorOfTransform(R"({"name": "RandomResizedCrop", "size": 5, "scale": [0.9, 0.1]})"), HasSubstr("\"scale\""));
-  EXPECT_THAT(ErrorOfTransform(R"({"name": "RandomResizedCrop", "size": 5, "ratio": [0, 1]})"), HasSubstr("\"ratio\""));
-  EXPECT_THAT(ErrorOfTransform(R"({"name": "RandomHorizontalFlip", "p": 1.5})"), HasSubstr("\"p\" must be"));
-  EXPECT_THAT(ErrorOfTransform(R"({"name": "RandomHorizontalFlip", "p": [0.5]})"), HasSubstr("\"p\" must be"));
-  EXPECT_THAT(ErrorOfTransform(R"({"name": "RandomCrop", "size": 5, "padding": [1, 2, 3]})"), HasSubstr("\"padding\""));
-  EXPECT_THAT(ErrorOfTransform(R"({"name": "RandomCrop", "size": 5, "padding": -1})"), HasSubstr("\"padding\""));
-  EXPECT_THAT(ErrorOfTransform(R"({"name": "RandomCrop", "size": 5, "fill": 256})"), HasSubstr("\"fill\""));
-  EXPECT_THAT(ErrorOfTransform(R"({"name": "RandomCrop", "size": 5, "pad_if_needed": 1})"), HasSubstr("true or false"));
+  EXPECT_THAT(ErrorOfTransform(R"({"name": "RandomResizedCrop", "size": 5, "scale": [0.9, 0.1]})"),
+              HasSubstr("\"scale\""));
+  EXPECT_THAT(ErrorOfTransform(R"({"name": "RandomResizedCrop", "size": 5, "ratio": [0, 1]})"),
+              HasSubstr("\"ratio\""));
+  EXPECT_THAT(ErrorOfTransform(R"({"name": "RandomHorizontalFlip", "p": 1.5})"),
+              HasSubstr("\"p\" must be"));
+  EXPECT_THAT(ErrorOfTransform(R"({"name": "RandomHorizontalFlip", "p": [0.5]})"),
+              HasSubstr("\"p\" must be"));
+  EXPECT_THAT(ErrorOfTransform(R"({"name": "RandomCrop", "size": 5, "padding": [1, 2, 3]})"),
+              HasSubstr("\"padding\""));
+  EXPECT_THAT(ErrorOfTransform(R"({"name": "RandomCrop", "size": 5, "padding": -1})"),
+              HasSubstr("\"padding\""));
+  EXPECT_THAT(ErrorOfTransform(R"({"name": "RandomCrop", "size": 5, "fill": 256})"),
+              HasSubstr("\"fill\""));
+  EXPECT_THAT(ErrorOfTransform(R"({"name": "RandomCrop", "size": 5, "pad_if_needed": 1})"),
+              HasSubstr("true or false"));
   EXPECT_THAT(ErrorOfTransform(R"({"name": "Normalize", "std": [1, 0, 1]})"), HasSubstr("\"std\""));
-  EXPECT_THAT(ErrorOfTransform(R"({"name": "Normalize"}, {"name": "RandomVerticalFlip"})"), HasSubstr("must be last"));
-  EXPECT_THAT(ErrorOf(R"({"dtype": "uint8", "transform": [{"name": "Normalize"}]})"), HasSubstr("drop Normalize"));
+  EXPECT_THAT(ErrorOfTransform(R"({"name": "Normalize"}, {"name": "RandomVerticalFlip"})"),
+              HasSubstr("must be last"));
+  EXPECT_THAT(ErrorOf(R"({"dtype": "uint8", "transform": [{"name": "Normalize"}]})"),
+              HasSubstr("drop Normalize"));
 }
 
 TEST(OutputSize, IsThatOfTheLastTransformThatFixesIt) {
-  EXPECT_EQ(SizeOf(R"({"name": "RandomResizedCrop", "size": [3, 4]}, {"name": "RandomHorizontalFlip"})"),
-            (std::array<int, 2>{3, 4}));
-  EXPECT_EQ(SizeOf(R"({"name": "Resize", "size": 256}, {"name": "CenterCrop", "size": 224})"), (std::array<int, 2>{224, 224}));
+  EXPECT_EQ(
+      SizeOf(R"({"name": "RandomResizedCrop", "size": [3, 4]}, {"name": "RandomHorizontalFlip"})"),
+      (std::array<int, 2>{3, 4}));
+  EXPECT_EQ(SizeOf(R"({"name": "Resize", "size": 256}, {"name": "CenterCrop", "size": 224})"),
+            (std::array<int, 2>{224, 224}));
   EXPECT_EQ(SizeOf(R"({"name": "CenterCrop", "size": [20, 30]}, {"name": "Resize", "size": 10})"),
             (std::array<int, 2>{10, 15}));
 }
 
 TEST(OutputSize, NamesTheTransformThatIsMissing) {
   EXPECT_EQ(SizeErrorOf(""),
-            "shapes differ between samples: add RandomResizedCrop(224), or Resize(256) followed by CenterCrop(224)");
-  EXPECT_EQ(SizeErrorOf(R"({"name": "Normalize"})"), SizeErrorOf(R"({"name": "RandomVerticalFlip"})"));
+            "shapes differ between samples: add RandomResizedCrop(224), or Resize(256) followed by "
+            "CenterCrop(224)");
+  EXPECT_EQ(SizeErrorOf(R"({"name": "Normalize"})"),
+            SizeErrorOf(R"({"name": "RandomVerticalFlip"})"));
   EXPECT_EQ(SizeErrorOf(R"({"name": "Resize", "size": 256}, {"name": "RandomHorizontalFlip"})"),
-            "shapes differ between samples, because Resize(256) keeps the aspect ratio: add CenterCrop(256) behind it, or "
+            "shapes differ between samples, because Resize(256) keeps the aspect ratio: add "
+            "CenterCrop(256) behind it, or "
             "use Resize((256, 256))");
-  EXPECT_THAT(SizeErrorOf(R"({"name": "CenterCrop", "size": [1, 1000]}, {"name": "Resize", "size": 256})"),
-              HasSubstr("the limit is 16384"));
+  EXPECT_THAT(
+      SizeErrorOf(R"({"name": "CenterCrop", "size": [1, 1000]}, {"name": "Resize", "size": 256})"),
+      HasSubstr("the limit is 16384"));
 }
 
 }  // namespace

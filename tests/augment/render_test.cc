@@ -46,13 +46,16 @@ RgbImage Reference(const File& file, const std::vector<Step>& steps) {
     RgbImage next;
     if (const auto* resize = std::get_if<ResizeStep>(&step)) {
       next.Resize(resize->width, resize->height);
-      const ResizeJob job = {image.height,   image.width,           resize->height,
-                             resize->width,  resize->interpolation, {0, 0, resize->height, resize->width}};
-      Resizer().Run(job, image, {0, 0, image.height, image.width}, [&](int row, const uint8_t* planes) {
-        for (int i = 0; i < 3 * resize->width; ++i) {
-          next.row(row)[i] = planes[static_cast<size_t>(i % 3) * PlaneStride(resize->width) + static_cast<size_t>(i / 3)];
-        }
-      });
+      const ResizeJob job = {image.height,          image.width,
+                             resize->height,        resize->width,
+                             resize->interpolation, {0, 0, resize->height, resize->width}};
+      Resizer().Run(
+          job, image, {0, 0, image.height, image.width}, [&](int row, const uint8_t* planes) {
+            for (int i = 0; i < 3 * resize->width; ++i) {
+              next.row(row)[i] = planes[static_cast<size_t>(i % 3) * PlaneStride(resize->width) +
+                                        static_cast<size_t>(i / 3)];
+            }
+          });
     } else {
       const auto* crop = std::get_if<CropStep>(&step);
       const Rect rect = crop != nullptr ? crop->rect : Rect{0, 0, image.height, image.width};
@@ -62,8 +65,10 @@ RgbImage Reference(const File& file, const std::vector<Step>& steps) {
           int from_y = y + rect.top, from_x = x + rect.left;
           if (std::holds_alternative<HorizontalFlipStep>(step)) from_x = image.width - 1 - x;
           if (std::holds_alternative<VerticalFlipStep>(step)) from_y = image.height - 1 - y;
-          const bool inside = from_y >= 0 && from_x >= 0 && from_y < image.height && from_x < image.width;
-          for (size_t c = 0; c < 3; ++c) next.row(y)[3 * x + c] = inside ? image.row(from_y)[3 * from_x + c] : crop->fill[c];
+          const bool inside =
+              from_y >= 0 && from_x >= 0 && from_y < image.height && from_x < image.width;
+          for (size_t c = 0; c < 3; ++c)
+            next.row(y)[3 * x + c] = inside ? image.row(from_y)[3 * from_x + c] : crop->fill[c];
         }
       }
     }
@@ -73,16 +78,30 @@ RgbImage Reference(const File& file, const std::vector<Step>& steps) {
 }
 
 std::vector<Step> RandomSteps(std::mt19937& random) {
-  const auto up_to = [&](int n) { return 1 + static_cast<int>(random() % static_cast<unsigned>(n)); };
+  const auto up_to = [&](int n) {
+    return 1 + static_cast<int>(random() % static_cast<unsigned>(n));
+  };
   std::vector<Step> steps;
   for (int n = up_to(5); n > 0; --n) {
     switch (random() % 6) {
-      case 0: steps.push_back(HorizontalFlipStep{}); break;
-      case 1: steps.push_back(VerticalFlipStep{}); break;
-      case 2: steps.push_back(ResizeStep{up_to(90), up_to(90), static_cast<Interpolation>(random() % 6)}); break;
-      case 3: steps.push_back(CropStep{{up_to(60) - 40, up_to(60) - 40, up_to(90), up_to(90)}, {1, 2, 3}}); break;
-      case 4: steps.push_back(CropStep{{up_to(300), up_to(300), up_to(20), up_to(20)}, {9, 8, 7}}); break;
-      default: steps.push_back(CropStep{{up_to(9), up_to(9), up_to(9), up_to(9)}, {0, 0, 0}});
+      case 0:
+        steps.push_back(HorizontalFlipStep{});
+        break;
+      case 1:
+        steps.push_back(VerticalFlipStep{});
+        break;
+      case 2:
+        steps.push_back(ResizeStep{up_to(90), up_to(90), static_cast<Interpolation>(random() % 6)});
+        break;
+      case 3:
+        steps.push_back(
+            CropStep{{up_to(60) - 40, up_to(60) - 40, up_to(90), up_to(90)}, {1, 2, 3}});
+        break;
+      case 4:
+        steps.push_back(CropStep{{up_to(300), up_to(300), up_to(20), up_to(20)}, {9, 8, 7}});
+        break;
+      default:
+        steps.push_back(CropStep{{up_to(9), up_to(9), up_to(9), up_to(9)}, {0, 0, 0}});
     }
   }
   return steps;
@@ -102,9 +121,11 @@ TEST(SampleRenderer, GivesWhatTheStepsGiveOnTheWholeImageOnEveryTarget) {
       const RgbImage expected = Reference(file, draw.steps);
       const size_t bytes = expected.stride() * static_cast<size_t>(expected.height);
       std::vector<uint8_t> out(bytes, 0xA5);
-      const absl::Status status = renderer.Render(file.bytes, file.info, recipe, draw, out.data(), nullptr);
+      const absl::Status status =
+          renderer.Render(file.bytes, file.info, recipe, draw, out.data(), nullptr);
       ASSERT_TRUE(status.ok()) << status;
-      ASSERT_EQ(std::memcmp(out.data(), expected.pixels.data(), bytes), 0) << target << ", round " << round;
+      ASSERT_EQ(std::memcmp(out.data(), expected.pixels.data(), bytes), 0)
+          << target << ", round " << round;
     }
   });
 }
@@ -133,7 +154,8 @@ TEST(SampleRenderer, WritesEveryElementAndNothingElseAtAnyPlace) {
             uint8_t* out = memory.data() + 64 + offset * element;
             ASSERT_TRUE(renderer.Render(file.bytes, file.info, recipe, draw, out, nullptr).ok());
             for (const uint8_t* p = memory.data(); p < out; ++p) ASSERT_EQ(*p, background);
-            for (const uint8_t* p = out + bytes; p < memory.data() + memory.size(); ++p) ASSERT_EQ(*p, background);
+            for (const uint8_t* p = out + bytes; p < memory.data() + memory.size(); ++p)
+              ASSERT_EQ(*p, background);
             results[background & 1].assign(out, out + bytes);
           }
           ASSERT_EQ(results[0], results[1]);
@@ -151,7 +173,8 @@ TEST(SampleRenderer, ReportsADrawThatDoesNotFit) {
   Draw draw;
   draw.error = "too small";
   uint8_t out = 7;
-  const absl::Status status = SampleRenderer().Render(file.bytes, file.info, Recipe{}, draw, &out, nullptr);
+  const absl::Status status =
+      SampleRenderer().Render(file.bytes, file.info, Recipe{}, draw, &out, nullptr);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(std::string(status.message()), "too small");
   EXPECT_EQ(out, 7);
@@ -175,11 +198,14 @@ TEST(SampleRenderer, RefusesStepsWhoseImagesFitInNoMemory) {
   std::mt19937 random(15);
   const File file = MakeFile(random, 16, 16);
   Draw draw;
-  draw.steps = {ResizeStep{1 << 28, 1 << 10, Interpolation::kBilinear}, ResizeStep{4, 4, Interpolation::kBilinear}};
+  draw.steps = {ResizeStep{1 << 28, 1 << 10, Interpolation::kBilinear},
+                ResizeStep{4, 4, Interpolation::kBilinear}};
   std::vector<uint8_t> out(3 * 4 * 4 * 4);
-  const absl::Status status = SampleRenderer().Render(file.bytes, file.info, Recipe{}, draw, out.data(), nullptr);
+  const absl::Status status =
+      SampleRenderer().Render(file.bytes, file.info, Recipe{}, draw, out.data(), nullptr);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("would make an image of 268435456 x 1024 px"));
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("would make an image of 268435456 x 1024 px"));
 }
 
 TEST(SimdTarget, NamesAnActualTarget) {

@@ -19,12 +19,14 @@ RgbImage Noise(std::mt19937& random, int height, int width) {
   RgbImage image;
   image.Resize(width, height);
   const bool extremes = random() % 2 == 0;
-  for (uint8_t& byte : image.pixels) byte = static_cast<uint8_t>(extremes ? -static_cast<int>(random() % 2) : random());
+  for (uint8_t& byte : image.pixels)
+    byte = static_cast<uint8_t>(extremes ? -static_cast<int>(random() % 2) : random());
   return image;
 }
 
 int RandomSize(std::mt19937& random) {
-  return std::max(1, static_cast<int>(std::exp2(std::uniform_real_distribution<double>(0, 8)(random))));
+  return std::max(
+      1, static_cast<int>(std::exp2(std::uniform_real_distribution<double>(0, 8)(random))));
 }
 
 ResizeJob RandomJob(std::mt19937& random) {
@@ -39,13 +41,15 @@ ResizeJob RandomJob(std::mt19937& random) {
   return job;
 }
 
-std::vector<uint8_t> Resized(Resizer& resizer, const ResizeJob& job, const RgbImage& pixels, const Rect& held) {
+std::vector<uint8_t> Resized(Resizer& resizer, const ResizeJob& job, const RgbImage& pixels,
+                             const Rect& held) {
   std::vector<uint8_t> out;
   int expected_row = 0;
   resizer.Run(job, pixels, held, [&](int row, const uint8_t* planes) {
     EXPECT_EQ(row, expected_row++);
     for (int x = 0; x < job.window.width; ++x) {
-      for (size_t c = 0; c < 3; ++c) out.push_back(planes[c * PlaneStride(job.window.width) + static_cast<size_t>(x)]);
+      for (size_t c = 0; c < 3; ++c)
+        out.push_back(planes[c * PlaneStride(job.window.width) + static_cast<size_t>(x)]);
     }
   });
   return out;
@@ -60,7 +64,8 @@ TEST(Resizer, GivesTheSameBytesOnEveryTarget) {
     Resizer resizer;
     for (size_t round = 0; round < 400; ++round) {
       const ResizeJob job = RandomJob(random);
-      const std::vector<uint8_t> out = Resized(resizer, job, Noise(random, job.in_height, job.in_width), WholeInput(job));
+      const std::vector<uint8_t> out =
+          Resized(resizer, job, Noise(random, job.in_height, job.in_width), WholeInput(job));
       if (first.size() == round) {
         first.push_back(out);
       } else {
@@ -95,8 +100,9 @@ TEST(Resizer, NeedsNoMoreThanItsSourceAndMirrors) {
       for (int x = 0; x < job.window.width; ++x) {
         const int from_x = job.window.left + (job.mirrored ? job.window.width - 1 - x : x);
         for (int c = 0; c < 3; ++c) {
-          ASSERT_EQ(got[static_cast<size_t>(3 * (y * job.window.width + x) + c)],
-                    expected[static_cast<size_t>(3 * ((job.window.top + y) * full_width + from_x) + c)])
+          ASSERT_EQ(
+              got[static_cast<size_t>(3 * (y * job.window.width + x) + c)],
+              expected[static_cast<size_t>(3 * ((job.window.top + y) * full_width + from_x) + c)])
               << "round " << round;
         }
       }
@@ -129,9 +135,11 @@ TEST(ResizeKernels, WithoutSimdAreTheSame) {
     const RgbImage image = Noise(random, 1, job.in_width);
     const size_t in_stride = PlaneStride(job.in_width);
     const size_t out_stride = PlaneStride(job.out_width);
-    AlignedVector<uint8_t> planes(3 * in_stride + kRowPadding), bytes(3 * out_stride), blended(3 * out_stride);
+    AlignedVector<uint8_t> planes(3 * in_stride + kRowPadding), bytes(3 * out_stride),
+        blended(3 * out_stride);
     AlignedVector<int32_t> spread(3 * out_stride), spread_bytes(3 * out_stride);
-    AlignedVector<uint8_t> expected_bytes = bytes, expected_blended = blended, expected_mirrored = planes, mirrored = planes;
+    AlignedVector<uint8_t> expected_bytes = bytes, expected_blended = blended,
+                           expected_mirrored = planes, mirrored = planes;
     AlignedVector<int32_t> expected_spread = spread;
     std::vector<uint8_t> merged(3 * static_cast<size_t>(job.in_width)), expected_merged = merged;
     portable::SplitRow(image.pixels.data(), job.in_width, planes.data());
@@ -139,9 +147,11 @@ TEST(ResizeKernels, WithoutSimdAreTheSame) {
     portable::MirrorRow(planes.data(), job.in_width, expected_mirrored.data());
     portable::ResizeRow(table, planes.data(), in_stride, expected_bytes.data());
     portable::ResizeRowSpread(table, planes.data(), in_stride, expected_spread.data());
-    const int32_t* rows[] = {expected_spread.data(), expected_spread.data(), expected_spread.data()};
+    const int32_t* rows[] = {expected_spread.data(), expected_spread.data(),
+                             expected_spread.data()};
     const int32_t weights[] = {SpreadWeight(3000001), SpreadWeight(-600000), SpreadWeight(1794303)};
-    portable::BlendRows(rows, weights, 3, BlendBias(1 << kWeightBits), 3 * out_stride, expected_blended.data());
+    portable::BlendRows(rows, weights, 3, BlendBias(1 << kWeightBits), 3 * out_stride,
+                        expected_blended.data());
     OnEveryTarget([&](const std::string& target) {
       const ResizeKernels& kernels = ActiveResizeKernels();
       AlignedVector<uint8_t> split(planes.size());
@@ -156,12 +166,14 @@ TEST(ResizeKernels, WithoutSimdAreTheSame) {
       kernels.resize_row(table, planes.data(), in_stride, bytes.data());
       kernels.resize_row_spread(table, planes.data(), in_stride, spread.data());
       kernels.spread_row(expected_bytes.data(), 3 * out_stride, spread_bytes.data());
-      kernels.blend_rows(rows, weights, 3, BlendBias(1 << kWeightBits), 3 * out_stride, blended.data());
+      kernels.blend_rows(rows, weights, 3, BlendBias(1 << kWeightBits), 3 * out_stride,
+                         blended.data());
       ASSERT_EQ(merged, expected_merged) << target;
       ASSERT_EQ(mirrored, expected_mirrored) << target;
       ASSERT_EQ(blended, expected_blended) << target;
       for (size_t c = 0; c < 3; ++c) {  // behind the outputs anything may stand
-        for (size_t i = c * out_stride; i < c * out_stride + static_cast<size_t>(job.out_width); ++i) {
+        for (size_t i = c * out_stride; i < c * out_stride + static_cast<size_t>(job.out_width);
+             ++i) {
           ASSERT_EQ(bytes[i], expected_bytes[i]) << target;
           ASSERT_EQ(spread[i], expected_spread[i]) << target;
           ASSERT_EQ(spread_bytes[i], expected_spread[i]) << target;

@@ -1,10 +1,11 @@
+#include "core/augment/render.h"
+
 #include <array>
 #include <cstring>
 
 #include "core/augment/draw.h"
 #include "core/augment/pack.h"
 #include "core/augment/recipe.h"
-#include "core/augment/render.h"
 #include "core/augment/resize.h"
 #include "core/augment/resize_kernels.h"
 #include "core/decode/probe.h"
@@ -15,7 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kInterpolations[] = {"nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"};
+constexpr const char* kInterpolations[] = {"nearest", "bilinear", "bicubic",
+                                           "lanczos", "box",      "hamming"};
 
 json ToJson(const Rect& rect) { return {rect.top, rect.left, rect.height, rect.width}; }
 
@@ -95,15 +97,17 @@ absl::StatusOr<json> ResizeRaw(const json& request) {
     job.window = {edges.at(0), edges.at(1), edges.at(2), edges.at(3)};
   }
   for (int i = 0; i < 6; ++i) {
-    if (request.at("interpolation") == kInterpolations[i]) job.interpolation = static_cast<Interpolation>(i);
+    if (request.at("interpolation") == kInterpolations[i])
+      job.interpolation = static_cast<Interpolation>(i);
   }
   // Only what the window needs is given.
   const Rect source = ResizeSource(job);
   RgbImage image;
   image.Resize(source.width, source.height);
   for (int y = 0; y < source.height; ++y) {
-    const size_t from = 3 * (static_cast<size_t>(source.top + y) * static_cast<size_t>(job.in_width) +
-                             static_cast<size_t>(source.left));
+    const size_t from =
+        3 * (static_cast<size_t>(source.top + y) * static_cast<size_t>(job.in_width) +
+             static_cast<size_t>(source.left));
     std::memcpy(image.row(y), bytes.data() + from, image.stride());
   }
   static Resizer resizer;
@@ -112,7 +116,8 @@ absl::StatusOr<json> ResizeRaw(const json& request) {
   resizer.Run(job, image, source, [&](int row, const uint8_t* planes) {
     ActiveResizeKernels().merge_row(planes, job.window.width, out.row(row));
   });
-  HEADRACE_RETURN_IF_ERROR(WriteOutput(request, out.pixels.data(), out.stride() * static_cast<size_t>(out.height)));
+  HEADRACE_RETURN_IF_ERROR(
+      WriteOutput(request, out.pixels.data(), out.stride() * static_cast<size_t>(out.height)));
   return json{{"source", ToJson(source)}, {"target", SimdTarget()}};
 }
 
