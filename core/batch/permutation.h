@@ -15,7 +15,7 @@ class Permutation {
   Permutation(uint64_t size, uint64_t seed, uint32_t epoch, uint32_t stream);
 
   uint64_t size() const { return size_; }
-  // x < size. About 0.2 µs, times the number of walks (1.3 to 4 on average, 4^h / size with h of docs/order.md).
+  // x < size. 0.25 µs times the number of walks (1 to 4 on average: 4^h / size with h of docs/order.md).
   uint64_t operator()(uint64_t x) const;
 
  private:

@@ -1,14 +1,12 @@
 #include "core/pipeline/read_ahead.h"
 
 #include <pthread.h>
-#include <sys/uio.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 #include <vector>
 
-#include "core/read/sample_reader.h"
+#include "core/pipeline/page_cache.h"
 
 namespace headrace {
 namespace {
@@ -18,20 +16,12 @@ constexpr uint64_t kMinPlacesAhead = 64;   // a disk wants some depth even where
 constexpr uint64_t kProbeEvery = 16;       // places
 constexpr int kColdPlaces = 1024;          // prefetched after a probe that found nothing in the page cache
 constexpr uint64_t kPlacesPerSlice = 256;  // of one session before the next one's turn
-
-// Whether the last byte of a value is in the page cache. A file system that cannot say is taken for cold.
-bool IsCached(const Dataset& dataset, const ValueLocation& location) {
-  if (location.length == 0) return true;
-  char byte;
-  const iovec vector = {&byte, 1};
-  const auto offset = static_cast<off_t>(location.offset + location.length - 1);
-  return ::preadv2(dataset.shard_fd(location.shard), &vector, 1, offset, RWF_NOWAIT) == 1;
-}
+constexpr int kBlocksPerSlice = 64;
 
 }  // namespace
 
 ReadAhead::ReadAhead(Scheduler* scheduler, int batches)
-    : scheduler_(scheduler), batches_(batches), thread_([this] { Run(); }) {}
+    : scheduler_(scheduler), batches_(batches), memory_bytes_(UsableMemoryBytes()), thread_([this] { Run(); }) {}
 
 ReadAhead::~ReadAhead() {
   {
@@ -51,11 +41,7 @@ void ReadAhead::Notify() {
 }
 
 uint64_t ReadAhead::Window(const SessionSpec& spec) const {
-  const Dataset& dataset = *spec.dataset;
-  uint64_t bytes = 0;
-  for (uint32_t shard = 0; shard < dataset.num_shards(); ++shard) bytes += dataset.shard_bytes(shard);
-  const uint64_t mean_bytes = std::max<uint64_t>(1, bytes / std::max<uint64_t>(1, dataset.size()));
-  const uint64_t most = std::max(kMinPlacesAhead, kMaxBytesAhead / mean_bytes);
+  const uint64_t most = std::max(kMinPlacesAhead, kMaxBytesAhead / MeanSampleBytes(*spec.dataset));
   return std::clamp(static_cast<uint64_t>(batches_) * static_cast<uint64_t>(spec.batch_size), kMinPlacesAhead, most);
 }
 
@@ -70,7 +56,9 @@ void ReadAhead::LookAt(const SessionState& session, uint64_t sample, bool probe,
     if (kind != FieldKind::kImage && kind != FieldKind::kText) continue;
     const ValueLocation& location = row_.values[static_cast<size_t>(field)].location;
     if (probe && !IsCached(dataset, location)) plan->cold_places = kColdPlaces;
-    if (plan->cold_places > 0) PrefetchValue(dataset, location);
+    if (plan->cold_places > 0) {
+      PrefetchRange(dataset.shard_fd(location.shard), location.offset, location.length);
+    }
   }
 }
 
@@ -112,6 +100,15 @@ bool ReadAhead::Advance(const Task& task, Plan* plan) {
   return true;
 }
 
+// Sessions here that take parts of the same epochs.
+int ReadAhead::LocalRanks(const std::vector<Task>& tasks, const SessionSpec& spec) {
+  return static_cast<int>(std::count_if(tasks.begin(), tasks.end(), [&](const Task& task) {
+    const SessionSpec& other = task.session->spec();
+    return other.seed == spec.seed && other.shuffle == spec.shuffle && other.world_size == spec.world_size &&
+           other.dataset->hash() == spec.dataset->hash();
+  }));
+}
+
 void ReadAhead::Run() {
   pthread_setname_np(pthread_self(), "hr-readahead");
   std::vector<Task> tasks;
@@ -130,6 +127,10 @@ void ReadAhead::Run() {
       Plan& plan = plans_[task.session->id()];
       plan.seen = true;
       more |= Advance(task, &plan);
+      const SessionSpec& spec = task.session->spec();
+      if (BlockReadAhead::Fits(spec, LocalRanks(tasks, spec), memory_bytes_)) {
+        more |= plan.blocks.Advance(spec, plan.cursor, *plan.order, kBlocksPerSlice);
+      }
     }
     std::erase_if(plans_, [](const auto& entry) { return !entry.second.seen; });
     tasks.clear();

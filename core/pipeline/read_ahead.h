@@ -8,8 +8,10 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "core/batch/order.h"
+#include "core/pipeline/block_read_ahead.h"
 #include "core/pipeline/scheduler.h"
 
 namespace headrace {
@@ -34,6 +36,7 @@ class ReadAhead {
     StepRange range{};
     std::optional<EpochOrder> order;
     int cold_places = 0;  // so many more are prefetched without looking
+    BlockReadAhead blocks;
     bool seen = false;
   };
   struct Task {
@@ -44,11 +47,13 @@ class ReadAhead {
   void Run();
   // One slice of work; true: there is more.
   bool Advance(const Task& task, Plan* plan);
+  static int LocalRanks(const std::vector<Task>& tasks, const SessionSpec& spec);
   uint64_t Window(const SessionSpec& spec) const;
   void LookAt(const SessionState& session, uint64_t sample, bool probe, Plan* plan);
 
   Scheduler* const scheduler_;
   const int batches_;
+  const uint64_t memory_bytes_;
   std::map<uint64_t, Plan> plans_;  // by session
   SampleRow row_;
   std::mutex mutex_;

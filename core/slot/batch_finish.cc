@@ -8,6 +8,9 @@
 namespace headrace {
 namespace {
 
+// Memory that a text's place keeps for the next batch.
+constexpr size_t kKeptTextBytes = 256;
+
 // The last `limit` bytes: of a path the end says more.
 std::string Tail(const std::string& text, size_t limit) {
   return text.size() <= limit ? text : absl::StrCat("…", text.substr(text.size() - limit));
@@ -36,7 +39,10 @@ void BatchTexts::Reset(const BatchLayout& layout) {
   for (size_t i = 0; i < layout.fields.size(); ++i) {
     if (layout.fields[i].dtype != HR_TEXT) continue;
     values[i].resize(static_cast<size_t>(layout.fields[i].shape[0]));
-    for (std::string& text : values[i]) text.clear();
+    for (std::string& text : values[i]) {
+      text.clear();
+      if (text.capacity() > kKeptTextBytes) text.shrink_to_fit();
+    }
   }
 }
 
