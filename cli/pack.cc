@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
+#include "core/base/byte_size.h"
 #include "packer/pack.h"
 
 namespace headrace {

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -138,27 +137,6 @@ std::string HumanSeconds(double seconds) {
   if (total >= 3600) return absl::StrCat(total / 3600, " h ", total / 60 % 60, " min");
   if (total >= 60) return absl::StrCat(total / 60, " min ", total % 60, " s");
   return absl::StrCat(total, " s");
-}
-
-absl::StatusOr<uint64_t> ParseBytes(const std::string& text) {
-  double number = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  std::string unit(rest, text.data() + text.size());
-  unit.erase(0, unit.find_first_not_of(' '));
-  std::transform(unit.begin(), unit.end(), unit.begin(), [](unsigned char c) { return std::tolower(c); });
-  static constexpr struct {
-    const char* name;
-    double factor;
-  } kUnits[] = {{"", 1},          {"b", 1},           {"k", 1024},        {"m", 1 << 20},     {"g", 1 << 30},
-                {"kb", 1e3},      {"mb", 1e6},        {"gb", 1e9},        {"tb", 1e12},       {"kib", 1024},
-                {"mib", 1 << 20}, {"gib", 1 << 30},   {"tib", 0x1p40},    {"t", 0x1p40}};
-  for (const auto& known : kUnits) {
-    const double bytes = number * known.factor;
-    if (error == std::errc() && unit == known.name && bytes >= 0 && bytes < 0x1p63) {
-      return static_cast<uint64_t>(bytes);
-    }
-  }
-  return absl::InvalidArgumentError(absl::StrCat("`", text, "` is no number of bytes (such as 1GiB, 512MB, 1048576)"));
 }
 
 std::string Printable(const std::string& text) {

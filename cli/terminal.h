@@ -15,8 +15,6 @@ std::string Grouped(uint64_t n);
 std::string HumanBytes(uint64_t bytes);
 // "3 h 12 min", "4 min 5 s", "17 s".
 std::string HumanSeconds(double seconds);
-// "1GiB", "64MB", "1048576", as CLI11 would: bytes. INVALID_ARGUMENT otherwise.
-absl::StatusOr<uint64_t> ParseBytes(const std::string& text);
 
 // `text` without bytes that would steer the terminal: control characters become "?".
 std::string Printable(const std::string& text);

@@ -4,6 +4,8 @@
 #include <sys/sysinfo.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -69,11 +71,24 @@ MachineLimits ReadMachineLimits() {
   CPU_ZERO(&set);
   // Above 1024 processors the call fails and all that are online count.
   limits.processors = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : get_nprocs();
-  limits.processors = std::clamp(std::min(limits.processors, QuotaProcessors()), 1, 1024);
+  const int quota = QuotaProcessors();
+  limits.processors = std::clamp(std::min(limits.processors, quota), 1, 1024);
+  limits.all_processors = std::clamp(std::min(get_nprocs(), quota), limits.processors, 1024);
   struct sysinfo info = {};
   if (sysinfo(&info) == 0) limits.ram_bytes = static_cast<uint64_t>(info.totalram) * info.mem_unit;
   limits.memory_bytes = std::min(limits.ram_bytes, MemoryLimit());
   return limits;
+}
+
+void JoinAffinity(pid_t pid) {
+  cpu_set_t own, other, both;
+  if (sched_getaffinity(0, sizeof(own), &own) != 0 || sched_getaffinity(pid, sizeof(other), &other) != 0) return;
+  CPU_OR(&both, &own, &other);
+  if (CPU_EQUAL(&both, &own)) return;
+  std::error_code error;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    sched_setaffinity(std::atoi(thread.path().filename().c_str()), sizeof(both), &both);
+  }
 }
 
 }  // namespace headrace

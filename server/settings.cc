@@ -1,6 +1,6 @@
 #include "server/settings.h"
 
-#include <cmath>
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "core/base/byte_size.h"
 #include "server/machine.h"
 
 namespace headrace {
@@ -219,7 +220,17 @@ const Setting* FindSetting(const std::string& name) {
 
 absl::Status CompleteSettings(Settings* settings) {
   const MachineLimits machine = ReadMachineLimits();
-  if (settings->threads == 0) settings->threads = machine.processors;
+  if (settings->threads == 0) {
+    settings->threads = machine.processors;
+    // The ranks of a job may be pinned to processors of their own, and this daemon runs where any of them may
+    // (JoinAffinity). torchrun says how many they are.
+    const char* ranks = std::getenv("LOCAL_WORLD_SIZE");
+    int count = 0;
+    if (settings->private_daemon && ranks != nullptr && absl::SimpleAtoi(ranks, &count) && count > 1) {
+      settings->threads = static_cast<int>(
+          std::min<int64_t>(machine.all_processors, static_cast<int64_t>(machine.processors) * count));
+    }
+  }
   if (settings->host_memory == 0) settings->host_memory = machine.memory_bytes / 4;
   if (settings->private_daemon) {
     if (settings->listen_fd < 0 && settings->socket.empty()) {
@@ -271,40 +282,6 @@ std::string FormatSettingsTable() {
                     setting.in_file ? "" : " Not in the file.", " |\n");
   }
   return text;
-}
-
-absl::StatusOr<uint64_t> ParseBytes(const std::string& text) {
-  static constexpr std::pair<const char*, uint64_t> kUnits[] = {
-      {"", 1},   {"B", 1}, {"kB", 1000}, {"KB", 1000}, {"MB", 1000000}, {"GB", 1000000000}, {"TB", 1000000000000},
-      {"K", 1ull << 10},   {"M", 1ull << 20},   {"G", 1ull << 30},   {"T", 1ull << 40},
-      {"KiB", 1ull << 10}, {"MiB", 1ull << 20}, {"GiB", 1ull << 30}, {"TiB", 1ull << 40}};
-  const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
-  const size_t unit_at = std::min(text.find_first_not_of(' ', digits), text.size());
-  const absl::Status wrong = absl::InvalidArgumentError(absl::StrCat("'", text, "' is no size (such as 512MiB or 4GiB)"));
-  for (const auto& [unit, factor] : kUnits) {
-    if (text.substr(unit_at) != unit) continue;
-    const std::string number = text.substr(0, digits);
-    uint64_t whole = 0;
-    if (absl::SimpleAtoi(number, &whole)) {
-      if (whole > UINT64_MAX / factor) return wrong;
-      return whole * factor;
-    }
-    double value = 0;
-    if (number.empty() || !absl::SimpleAtod(number, &value) || !std::isfinite(value) || value < 0 ||
-        value * static_cast<double>(factor) >= 1.8e19) {
-      return wrong;
-    }
-    return static_cast<uint64_t>(value * static_cast<double>(factor));
-  }
-  return wrong;
-}
-
-std::string FormatBytes(uint64_t bytes) {
-  static constexpr std::pair<const char*, int> kUnits[] = {{"TiB", 40}, {"GiB", 30}, {"MiB", 20}, {"KiB", 10}};
-  for (const auto& [unit, shift] : kUnits) {
-    if (bytes != 0 && bytes % (1ull << shift) == 0) return absl::StrCat(bytes >> shift, unit);
-  }
-  return absl::StrCat(bytes);
 }
 
 std::string DefaultSocketPath() {

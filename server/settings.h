@@ -70,11 +70,6 @@ std::string FormatSettings(const Settings& settings);
 // The table as Markdown, for docs/operations.md.
 std::string FormatSettingsTable();
 
-// "512MiB", "4 GiB", "1.5GB", "100000": bytes. B, kB/MB/GB/TB count by 1000, KiB … TiB by 1024.
-absl::StatusOr<uint64_t> ParseBytes(const std::string& text);
-// The shortest exact form: "4GiB", "100000".
-std::string FormatBytes(uint64_t bytes);
-
 // $XDG_RUNTIME_DIR/headrace.sock if that is set, else /run/headrace/headrace.sock.
 std::string DefaultSocketPath();
 

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/loop/connection.h"
+#include "server/machine.h"
 
 namespace headrace {
 
@@ -124,6 +125,7 @@ class EventLoop::Impl {
                                       "the daemon has ", connections_.size(), " connections (--max-connections)")));
     }
     grace_.cancel();
+    if (options_.grace_ms >= 0) JoinAffinity(peer.pid);
     try {
       auto connection = std::make_shared<Connection>(context_, std::move(socket), peer);
       connection->Start();

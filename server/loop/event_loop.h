@@ -16,7 +16,9 @@ struct EventLoopOptions {
   int max_connections = 1024;
   int frame_timeout_ms = 10000;
   int cold_threads = 2;
-  int grace_ms = -1;  // ends this long after the last connection; -1: stays
+  // A private daemon: ends this long after its last connection, and runs on the processors of all its clients. -1: a
+  // node's daemon.
+  int grace_ms = -1;
 };
 
 class EventLoop {
