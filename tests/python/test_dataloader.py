@@ -2,6 +2,7 @@
 
 import gc
 import math
+import os
 import threading
 
 import pytest
@@ -300,6 +301,35 @@ def test_the_same_batches_with_any_number_of_threads(dataset):
     for num_workers in (0, 2, None):
         got = list(make(dataset, transform=TRAIN, shuffle=True, num_workers=num_workers))
         assert all(torch.equal(a[0], b[0]) and torch.equal(a[1], b[1]) for a, b in zip(got, expected))
+
+
+def test_the_same_batches_from_daemons_with_one_to_eight_threads(dataset, start_daemon):
+    expected = list(make(dataset, transform=TRAIN, shuffle=True, dtype=torch.float16))
+    for threads in range(1, 9):
+        daemon = start_daemon(os.path.dirname(dataset), "--threads", str(threads))
+        loader = make(dataset, transform=TRAIN, shuffle=True, dtype=torch.float16, socket=daemon.socket)
+        got = list(loader)
+        assert len(got) == len(expected) and loader.stats()["threads"] == threads
+        assert all(torch.equal(a[0], b[0]) and torch.equal(a[1], b[1]) for a, b in zip(got, expected))
+        daemon.kill()
+
+
+def test_the_next_epoch_is_ready_before_it_is_asked_for(dataset):
+    loader = make(dataset, 16)
+
+    def session():
+        return next(s for s in loader._link.request(4, {})["sessions"] if s["id"] == loader._session.id)
+
+    for epoch in range(3):
+        for _ in loader:
+            pass
+        wait_until(lambda: session()["slots_ready"] >= 3, 10, "batches of the next epoch")
+        assert session()["epoch"] == epoch + 1
+        made = session()["batches"]
+        loader.set_epoch(epoch + 1)
+        next(iter(loader))
+        assert session()["batches"] <= made + 2  # the ready ones were used, none made again
+        loader.set_epoch(epoch + 1)
 
 
 def test_threads_share_an_iterator_and_get_each_batch_once(dataset):
