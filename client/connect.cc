@@ -40,22 +40,27 @@ Status CheckPeer(const std::string& address, int socket) {
   if (peer.uid == geteuid() || peer.uid == 0) return {};
   if (!IsAbstract(address)) {
     const size_t slash = address.rfind('/');
-    const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : address.substr(0, slash);
+    const std::string folder = slash == std::string::npos ? "."
+                               : slash == 0               ? "/"
+                                                          : address.substr(0, slash);
     struct stat info;
     if (stat(folder.c_str(), &info) == 0 && info.st_uid == peer.uid) return {};
   }
-  return Error(HR_PERMISSION_DENIED, "the process that listens at " + address + " belongs to uid " +
-                                         std::to_string(peer.uid) +
-                                         ", which is neither this user, nor root, nor the owner of the socket's folder");
+  return Error(HR_PERMISSION_DENIED,
+               "the process that listens at " + address + " belongs to uid " +
+                   std::to_string(peer.uid) +
+                   ", which is neither this user, nor root, nor the owner of the socket's folder");
 }
 
 }  // namespace
 
 Status CheckAddress(const std::string& address) {
-  if (address.empty() || address == "@") return Error(HR_INVALID_ARGUMENT, "the socket's name is empty");
+  if (address.empty() || address == "@")
+    return Error(HR_INVALID_ARGUMENT, "the socket's name is empty");
   if (address.size() >= sizeof(sockaddr_un::sun_path)) {
     return Error(HR_INVALID_ARGUMENT, "the socket's name is longer than " +
-                                          std::to_string(sizeof(sockaddr_un::sun_path) - 1) + " bytes: " + address);
+                                          std::to_string(sizeof(sockaddr_un::sun_path) - 1) +
+                                          " bytes: " + address);
   }
   return {};
 }
@@ -100,7 +105,8 @@ Status BindAbstract(const std::string& address, Descriptor* listener, bool* take
     *taken = errno == EADDRINUSE;
     return Error(HR_UNAVAILABLE, "bind " + address + ": " + strerror(errno));
   }
-  if (listen(made.get(), kBacklog) != 0) return Error(HR_INTERNAL, std::string("listen: ") + strerror(errno));
+  if (listen(made.get(), kBacklog) != 0)
+    return Error(HR_INTERNAL, std::string("listen: ") + strerror(errno));
   *listener = std::move(made);
   return {};
 }

@@ -57,7 +57,8 @@ Status Connection::Send(uint32_t type, uint32_t request_id, const void* body, si
                         const Deadline& deadline) {
   if (closed()) return Gone();
   if (body_bytes > HR_MAX_REQUEST_BYTES) {
-    return Error(HR_INVALID_ARGUMENT, "a request of " + std::to_string(body_bytes) + " bytes is longer than " +
+    return Error(HR_INVALID_ARGUMENT, "a request of " + std::to_string(body_bytes) +
+                                          " bytes is longer than " +
                                           std::to_string(HR_MAX_REQUEST_BYTES));
   }
   std::string frame(sizeof(hr_header), '\0');
@@ -66,7 +67,8 @@ Status Connection::Send(uint32_t type, uint32_t request_id, const void* body, si
   frame.append(static_cast<const char*>(body), body_bytes);
   size_t sent = 0;
   while (sent < frame.size()) {
-    const ssize_t n = send(socket_.get(), frame.data() + sent, frame.size() - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t n =
+        send(socket_.get(), frame.data() + sent, frame.size() - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n >= 0) {
       sent += static_cast<size_t>(n);
       continue;
@@ -83,7 +85,8 @@ Status Connection::Send(uint32_t type, uint32_t request_id, const void* body, si
   return {};
 }
 
-Status Connection::ReadExactly(void* to, size_t wanted, size_t* got, const Deadline& deadline, int also) {
+Status Connection::ReadExactly(void* to, size_t wanted, size_t* got, const Deadline& deadline,
+                               int also) {
   while (*got < wanted) {
     iovec part = {static_cast<char*>(to) + *got, wanted - *got};
     alignas(cmsghdr) char control[CMSG_SPACE(kMaxDescriptors * sizeof(int))];
@@ -98,7 +101,8 @@ Status Connection::ReadExactly(void* to, size_t wanted, size_t* got, const Deadl
       const ForksHeldOff held;
       n = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
       error = errno;
-      for (cmsghdr* c = n >= 0 ? CMSG_FIRSTHDR(&message) : nullptr; c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+      for (cmsghdr* c = n >= 0 ? CMSG_FIRSTHDR(&message) : nullptr; c != nullptr;
+           c = CMSG_NXTHDR(&message, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
         const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         for (size_t i = 0; i < count; ++i) {
@@ -132,7 +136,8 @@ Status Connection::ReceiveFrame(const Deadline& deadline, int also) {
   if (!status.ok()) return status;
   if (!body_sized_) {
     if (header_.magic != HR_MAGIC) return Broken("wrong magic");
-    if (header_.length > HR_MAX_ANSWER_BYTES) return Broken("a body of " + std::to_string(header_.length) + " bytes");
+    if (header_.length > HR_MAX_ANSWER_BYTES)
+      return Broken("a body of " + std::to_string(header_.length) + " bytes");
     body_.clear();
     body_got_ = 0;
     body_sized_ = true;
@@ -147,8 +152,8 @@ Status Connection::ReceiveFrame(const Deadline& deadline, int also) {
   return {};
 }
 
-Status Connection::Receive(uint32_t request_type, uint32_t request_id, std::string* body, Descriptor* descriptor,
-                           const Deadline& deadline, int also) {
+Status Connection::Receive(uint32_t request_type, uint32_t request_id, std::string* body,
+                           Descriptor* descriptor, const Deadline& deadline, int also) {
   for (;;) {
     Status status = ReceiveFrame(deadline, also);
     if (!status.ok()) return status;
@@ -157,19 +162,23 @@ Status Connection::Receive(uint32_t request_type, uint32_t request_id, std::stri
     // A refusal may come before any request; it has the id 0.
     const bool refusal = header_.type == HR_ERROR && header_.request_id == 0;
     if (!refusal && header_.request_id != request_id) {
-      if (static_cast<int32_t>(header_.request_id - request_id) > 0) return Broken("an answer to a request not made");
+      if (static_cast<int32_t>(header_.request_id - request_id) > 0)
+        return Broken("an answer to a request not made");
       continue;
     }
     if (header_.type == HR_ERROR) {
       hr_error_body error;
       if (body_.size() < sizeof error) return Broken("a short error");
       memcpy(&error, body_.data(), sizeof error);
-      if (error.message_bytes != body_.size() - sizeof error) return Broken("an error of a wrong length");
+      if (error.message_bytes != body_.size() - sizeof error)
+        return Broken("an error of a wrong length");
       if (refusal) socket_.Close();
-      const int code = error.code >= 1 && error.code <= 16 ? static_cast<int>(error.code) : HR_INTERNAL;
+      const int code =
+          error.code >= 1 && error.code <= 16 ? static_cast<int>(error.code) : HR_INTERNAL;
       return Error(code, body_.substr(sizeof error));
     }
-    if (header_.type != request_type + HR_ANSWER) return Broken("type " + std::to_string(header_.type));
+    if (header_.type != request_type + HR_ANSWER)
+      return Broken("type " + std::to_string(header_.type));
     body->swap(body_);
     if (descriptor != nullptr) *descriptor = std::move(received);
     return {};

@@ -11,13 +11,16 @@ namespace headrace::client {
 namespace {
 
 constexpr int kMaxFailedStarts = 3;
-constexpr int64_t kWordsMs = 200;  // how long a daemon that closed our connection may take to say why
+constexpr int64_t kWordsMs =
+    200;  // how long a daemon that closed our connection may take to say why
 
 }  // namespace
 
 bool Turnstile::Enter(const Deadline& deadline) {
   std::unique_lock lock(mutex_);
-  if (!left_.wait_for(lock, std::chrono::nanoseconds(deadline.remaining_ns()), [this] { return !taken_; })) return false;
+  if (!left_.wait_for(lock, std::chrono::nanoseconds(deadline.remaining_ns()),
+                      [this] { return !taken_; }))
+    return false;
   taken_ = true;
   return true;
 }
@@ -32,10 +35,13 @@ void Turnstile::Leave() {
 
 class Control::Turn {
  public:
-  Turn(Control* control, const Deadline& deadline) : control_(control), entered_(control->turnstile_.Enter(deadline)) {
+  Turn(Control* control, const Deadline& deadline)
+      : control_(control), entered_(control->turnstile_.Enter(deadline)) {
     if (!entered_) {
-      status_ = Error(HR_DEADLINE_EXCEEDED, "another thread's request to the daemon at " + control->options_.address +
-                                                " is not answered after " + std::to_string(deadline.timeout_ms()) + " ms");
+      status_ =
+          Error(HR_DEADLINE_EXCEEDED, "another thread's request to the daemon at " +
+                                          control->options_.address + " is not answered after " +
+                                          std::to_string(deadline.timeout_ms()) + " ms");
     }
   }
   ~Turn() {
@@ -71,11 +77,13 @@ Status Control::EstablishInTurn(const Deadline& deadline) {
     if (status.code != HR_UNAVAILABLE) return status;
     if (failed_starts_ >= kMaxFailedStarts) {
       failed_starts_ = 0;
-      return Error(HR_UNAVAILABLE, "the private daemon did not start in " + std::to_string(kMaxFailedStarts) +
-                                       " tries: " + (last_words_.empty() ? status.message : last_words_));
+      return Error(HR_UNAVAILABLE,
+                   "the private daemon did not start in " + std::to_string(kMaxFailedStarts) +
+                       " tries: " + (last_words_.empty() ? status.message : last_words_));
     }
     if (deadline.passed()) {
-      return Error(HR_DEADLINE_EXCEEDED, status.message + " (waited " + std::to_string(deadline.timeout_ms()) + " ms)");
+      return Error(HR_DEADLINE_EXCEEDED,
+                   status.message + " (waited " + std::to_string(deadline.timeout_ms()) + " ms)");
     }
     status = backoff.Wait(deadline);
     if (!status.ok()) return status;
@@ -91,7 +99,8 @@ Status Control::ConnectOnce(const Deadline& deadline) {
       hello_sent_ = false;
       return status;
     }
-    if (status.code != HR_UNAVAILABLE || options_.private_daemon.executable.empty() || deadline.passed()) {
+    if (status.code != HR_UNAVAILABLE || options_.private_daemon.executable.empty() ||
+        deadline.passed()) {
       return status;
     }
     // Whoever can bind the name starts the daemon; the others find it bound and connect.
@@ -154,9 +163,11 @@ Status Control::Hello(const Deadline& deadline) {
 Status Control::AwaitHello(const Deadline& deadline) {
   std::string body;
   Status status;
-  // A daemon that we started and that cannot start says so in its pipe, perhaps before our connection ends.
+  // A daemon that we started and that cannot start says so in its pipe, perhaps before our
+  // connection ends.
   for (bool watch_words = words_.valid();; watch_words = false) {
-    status = connection_->Receive(HR_HELLO, last_request_id_, &body, nullptr, deadline, watch_words ? words_.get() : -1);
+    status = connection_->Receive(HR_HELLO, last_request_id_, &body, nullptr, deadline,
+                                  watch_words ? words_.get() : -1);
     if (!watch_words || status.code != HR_DEADLINE_EXCEEDED || deadline.passed()) break;
     const std::string words = ReadWords(words_.get(), deadline);
     if (!words.empty()) {
@@ -170,20 +181,22 @@ Status Control::AwaitHello(const Deadline& deadline) {
   if (!status.ok()) return status;
   hr_hello_answer answer;
   if (body.size() != sizeof answer) {
-    return Error(HR_INTERNAL, "the daemon's answer to HELLO has " + std::to_string(body.size()) + " bytes");
+    return Error(HR_INTERNAL,
+                 "the daemon's answer to HELLO has " + std::to_string(body.size()) + " bytes");
   }
   memcpy(&answer, body.data(), sizeof answer);
   if (answer.protocol_version != HR_PROTOCOL_VERSION) {
     return Error(HR_FAILED_PRECONDITION,
                  "the daemon at " + options_.address + " speaks protocol version " +
-                     std::to_string(answer.protocol_version) + ", this client " + std::to_string(HR_PROTOCOL_VERSION));
+                     std::to_string(answer.protocol_version) + ", this client " +
+                     std::to_string(HR_PROTOCOL_VERSION));
   }
   daemon_pid_.store(answer.daemon_pid, std::memory_order_relaxed);
   return {};
 }
 
-Status Control::Request(uint32_t type, const void* body, size_t body_bytes, bool retry, const Deadline& deadline,
-                        std::string* answer, Descriptor* descriptor) {
+Status Control::Request(uint32_t type, const void* body, size_t body_bytes, bool retry,
+                        const Deadline& deadline, std::string* answer, Descriptor* descriptor) {
   const Turn turn(this, deadline);
   Status status = turn.status();
   if (!status.ok()) return status;

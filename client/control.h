@@ -33,8 +33,8 @@ class Backoff {
   int64_t next_ms_ = 5;
 };
 
-// One thread's turn at something, waited for with a deadline. (std::timed_mutex would do, but the thread sanitizer of GCC 12 does
-// not know pthread_mutex_clocklock.)
+// One thread's turn at something, waited for with a deadline. (std::timed_mutex would do, but the
+// thread sanitizer of GCC 12 does not know pthread_mutex_clocklock.)
 class Turnstile {
  public:
   bool Enter(const Deadline& deadline);
@@ -46,18 +46,22 @@ class Turnstile {
   bool taken_ = false;
 };
 
-// Thread-safe; one request at a time. Shared by the hr_client and its sessions, which need it after a daemon's death.
+// Thread-safe; one request at a time. Shared by the hr_client and its sessions, which need it after
+// a daemon's death.
 class Control {
  public:
-  explicit Control(ConnectOptions options) : options_(std::move(options)), process_(CurrentProcess()) {}
+  explicit Control(ConnectOptions options)
+      : options_(std::move(options)), process_(CurrentProcess()) {}
 
-  // Connects and says HELLO unless that is done and the daemon lives. Waits for a listener; starts a private daemon.
-  // After DEADLINE_EXCEEDED or INTERRUPTED the next call goes on where this one stopped.
+  // Connects and says HELLO unless that is done and the daemon lives. Waits for a listener; starts
+  // a private daemon. After DEADLINE_EXCEEDED or INTERRUPTED the next call goes on where this one
+  // stopped.
   Status Establish(const Deadline& deadline);
 
-  // Sends one request and receives its answer. With `retry`, once more over a new connection when the daemon has gone.
-  Status Request(uint32_t type, const void* body, size_t body_bytes, bool retry, const Deadline& deadline,
-                 std::string* answer, Descriptor* descriptor);
+  // Sends one request and receives its answer. With `retry`, once more over a new connection when
+  // the daemon has gone.
+  Status Request(uint32_t type, const void* body, size_t body_bytes, bool retry,
+                 const Deadline& deadline, std::string* answer, Descriptor* descriptor);
 
   // A further connection to the same daemon, for a session. One try.
   Status ConnectSession(std::unique_ptr<Connection>* out);
@@ -83,7 +87,7 @@ class Control {
   std::unique_ptr<Connection> connection_;
   bool hello_sent_ = false, greeted_ = false;
   uint32_t last_request_id_ = 0;
-  Descriptor words_;       // of a daemon that we started and that has not answered HELLO
+  Descriptor words_;  // of a daemon that we started and that has not answered HELLO
   std::string last_words_;
   int failed_starts_ = 0;
 };

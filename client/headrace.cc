@@ -1,4 +1,5 @@
-// The C interface: checks arguments, keeps the thread's last error, and guards against use in forked children.
+// The C interface: checks arguments, keeps the thread's last error, and guards against use in
+// forked children.
 #include "client/headrace.h"
 
 #include <stdlib.h>
@@ -48,8 +49,12 @@ int ForeignProcess() {
                       "this client was opened before a fork; a forked process must open its own"));
 }
 
-bool IsOurs(const Control& control) { return headrace::client::IsCurrentProcess(control.process()); }
-bool IsOurs(const Session& session) { return headrace::client::IsCurrentProcess(session.process()); }
+bool IsOurs(const Control& control) {
+  return headrace::client::IsCurrentProcess(control.process());
+}
+bool IsOurs(const Session& session) {
+  return headrace::client::IsCurrentProcess(session.process());
+}
 
 bool IsHash(const char* text) {
   const size_t length = strlen(text);
@@ -62,7 +67,8 @@ const char* hr_last_error(void) { return LastError().c_str(); }
 const char* hr_version(void) { return HEADRACE_VERSION; }
 
 int hr_client_open(const hr_connect_options* options, int timeout_ms, hr_client** out) {
-  if (out == nullptr || options == nullptr || options->socket == nullptr) return Invalid("a null argument");
+  if (out == nullptr || options == nullptr || options->socket == nullptr)
+    return Invalid("a null argument");
   *out = nullptr;
   if (timeout_ms < 0 || options->grace_ms < 0) return Invalid("a negative time");
   headrace::client::ConnectOptions connect;
@@ -70,11 +76,13 @@ int hr_client_open(const hr_connect_options* options, int timeout_ms, hr_client*
   Status status = headrace::client::CheckAddress(connect.address);
   if (!status.ok()) return Return(std::move(status));
   if (options->executable != nullptr) {
-    if (!headrace::client::IsAbstract(connect.address)) return Invalid("a private daemon's socket must be abstract (@name)");
+    if (!headrace::client::IsAbstract(connect.address))
+      return Invalid("a private daemon's socket must be abstract (@name)");
     if (*options->executable == '\0') return Invalid("the daemon's executable is empty");
     connect.private_daemon.executable = options->executable;
     connect.private_daemon.grace_ms = options->grace_ms;
-    for (const char* const* argument = options->arguments; argument != nullptr && *argument != nullptr; ++argument) {
+    for (const char* const* argument = options->arguments;
+         argument != nullptr && *argument != nullptr; ++argument) {
       connect.private_daemon.arguments.emplace_back(*argument);
     }
   }
@@ -86,22 +94,25 @@ int hr_client_open(const hr_connect_options* options, int timeout_ms, hr_client*
 }
 
 void hr_client_close(hr_client* client) {
-  if (client == nullptr || !IsOurs(*client->control)) return;  // a child leaves its parent's as they are
+  if (client == nullptr || !IsOurs(*client->control))
+    return;  // a child leaves its parent's as they are
   client->control->Close();
   delete client;
 }
 
-int hr_request(hr_client* client, uint32_t type, const char* json, int timeout_ms, char** answer, int* fd) {
+int hr_request(hr_client* client, uint32_t type, const char* json, int timeout_ms, char** answer,
+               int* fd) {
   if (client == nullptr || json == nullptr || answer == nullptr) return Invalid("a null argument");
   *answer = nullptr;
   if (fd != nullptr) *fd = -1;
   if (timeout_ms < 0) return Invalid("a negative time");
-  if (type < HR_DESCRIBE || type > HR_AUDIT) return Invalid("not a request of JSON (DESCRIBE, SAMPLE, STATS, AUDIT)");
+  if (type < HR_DESCRIBE || type > HR_AUDIT)
+    return Invalid("not a request of JSON (DESCRIBE, SAMPLE, STATS, AUDIT)");
   if (!IsOurs(*client->control)) return ForeignProcess();
   std::string body;
   headrace::client::Descriptor descriptor;
-  Status status = client->control->Request(type, json, strlen(json), /*retry=*/true, Deadline::AfterMs(timeout_ms),
-                                           &body, &descriptor);
+  Status status = client->control->Request(type, json, strlen(json), /*retry=*/true,
+                                           Deadline::AfterMs(timeout_ms), &body, &descriptor);
   if (!status.ok()) return Return(std::move(status));
   char* copy = static_cast<char*>(malloc(body.size() + 1));
   if (copy == nullptr) return Return(Error(HR_RESOURCE_EXHAUSTED, "no memory for an answer"));
@@ -113,16 +124,18 @@ int hr_request(hr_client* client, uint32_t type, const char* json, int timeout_m
 
 void hr_free(void* memory) { free(memory); }
 
-int hr_session_open(hr_client* client, const char* spec_json, const char* dataset_hash, uint64_t epoch,
-                    uint64_t position, int timeout_ms, hr_session** out) {
-  if (client == nullptr || spec_json == nullptr || out == nullptr) return Invalid("a null argument");
+int hr_session_open(hr_client* client, const char* spec_json, const char* dataset_hash,
+                    uint64_t epoch, uint64_t position, int timeout_ms, hr_session** out) {
+  if (client == nullptr || spec_json == nullptr || out == nullptr)
+    return Invalid("a null argument");
   *out = nullptr;
   if (timeout_ms < 0) return Invalid("a negative time");
-  if (dataset_hash != nullptr && !IsHash(dataset_hash)) return Invalid("a dataset hash has 32 hex digits");
+  if (dataset_hash != nullptr && !IsHash(dataset_hash))
+    return Invalid("a dataset hash has 32 hex digits");
   if (!IsOurs(*client->control)) return ForeignProcess();
   headrace::client::ReapRetired();
-  auto session = std::unique_ptr<hr_session>(new hr_session{
-      Session(client->control, spec_json, dataset_hash != nullptr ? dataset_hash : "", {epoch, position})});
+  auto session = std::unique_ptr<hr_session>(new hr_session{Session(
+      client->control, spec_json, dataset_hash != nullptr ? dataset_hash : "", {epoch, position})});
   Status status = session->session.Open(Deadline::AfterMs(timeout_ms));
   if (!status.ok()) return Return(std::move(status));
   *out = session.release();
@@ -134,7 +147,9 @@ void hr_session_close(hr_session* session) {
   delete session;
 }
 
-const hr_open_answer* hr_session_info(const hr_session* session) { return &session->session.info(); }
+const hr_open_answer* hr_session_info(const hr_session* session) {
+  return &session->session.info();
+}
 
 int hr_session_next(hr_session* session, hr_batch* batch, int timeout_ms) {
   if (session == nullptr || batch == nullptr) return Invalid("a null argument");
@@ -150,9 +165,12 @@ int hr_session_seek(hr_session* session, uint64_t epoch, uint64_t position, int 
   return Return(session->session.Seek({epoch, position}, Deadline::AfterMs(timeout_ms)));
 }
 
-void hr_session_get_stats(const hr_session* session, hr_session_stats* out) { *out = session->session.stats(); }
+void hr_session_get_stats(const hr_session* session, hr_session_stats* out) {
+  *out = session->session.stats();
+}
 
-void hr_set_capsule_functions(int (*is_valid)(void*, const char*), void* (*get_pointer)(void*, const char*)) {
+void hr_set_capsule_functions(int (*is_valid)(void*, const char*),
+                              void* (*get_pointer)(void*, const char*)) {
   g_capsule_is_valid = is_valid;
   g_capsule_get_pointer = get_pointer;
 }

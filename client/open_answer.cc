@@ -5,15 +5,18 @@
 namespace headrace::client {
 namespace {
 
-constexpr uint64_t kMaxBytes = uint64_t{1} << 46;  // more than any machine's memory, so that sums cannot overflow
+constexpr uint64_t kMaxBytes =
+    uint64_t{1} << 46;  // more than any machine's memory, so that sums cannot overflow
 constexpr uint64_t kFieldAlignment = 64;
 
 // Whether the elements of a full batch lie within the field's bytes.
 bool ElementsFit(const hr_field_layout& field) {
-  if (field.dtype == HR_TEXT) return field.ndim == 1 && field.bytes >= 4 * static_cast<uint64_t>(field.shape[0]);
+  if (field.dtype == HR_TEXT)
+    return field.ndim == 1 && field.bytes >= 4 * static_cast<uint64_t>(field.shape[0]);
   uint64_t elements = 1;
   for (uint32_t i = 0; i < field.ndim; ++i) {
-    const uint64_t size = static_cast<uint64_t>(field.shape[i]), stride = static_cast<uint64_t>(field.strides[i]);
+    const uint64_t size = static_cast<uint64_t>(field.shape[i]),
+                   stride = static_cast<uint64_t>(field.strides[i]);
     if (size > kMaxBytes || stride > kMaxBytes) return false;  // negative ones too
     if (size == 0) return true;
     if (stride != 0 && size - 1 > kMaxBytes / stride) return false;
@@ -29,7 +32,8 @@ std::string FieldProblem(const hr_open_answer& answer, const hr_field_layout& fi
   if (field.ndim < 1 || field.ndim > 4) return "number of dimensions";
   if (field.shape[0] != static_cast<int64_t>(answer.batch_size)) return "batch size";
   if (field.offset % kFieldAlignment != 0) return "alignment";
-  if (field.bytes > answer.slot_bytes || field.offset > answer.slot_bytes - field.bytes) return "place in the slot";
+  if (field.bytes > answer.slot_bytes || field.offset > answer.slot_bytes - field.bytes)
+    return "place in the slot";
   return ElementsFit(field) ? "" : "shape";
 }
 
@@ -74,11 +78,14 @@ Status ParseOpenAnswer(const std::string& body, hr_open_answer* out) {
   if (out->num_fields < 1 || out->num_fields > HR_MAX_FIELDS) return malformed("number of fields");
   if (out->batch_size < 1 || out->batch_size > INT32_MAX) return malformed("batch size");
   if (out->first_ticket == 0) return malformed("first ticket");
-  if (memchr(out->dataset_hash, '\0', sizeof out->dataset_hash) == nullptr) return malformed("dataset hash");
-  if (out->slot_bytes % 4096 != 0 || out->slot_bytes < HR_ERROR_BYTES || out->slot_bytes > kMaxBytes / HR_MAX_SLOTS) {
+  if (memchr(out->dataset_hash, '\0', sizeof out->dataset_hash) == nullptr)
+    return malformed("dataset hash");
+  if (out->slot_bytes % 4096 != 0 || out->slot_bytes < HR_ERROR_BYTES ||
+      out->slot_bytes > kMaxBytes / HR_MAX_SLOTS) {
     return malformed("slot size");
   }
-  if (out->memfd_bytes != HR_CONTROL_BYTES + out->num_slots * out->slot_bytes) return malformed("size of the ring");
+  if (out->memfd_bytes != HR_CONTROL_BYTES + out->num_slots * out->slot_bytes)
+    return malformed("size of the ring");
   if (out->error_offset > out->slot_bytes - HR_ERROR_BYTES) return malformed("place of the report");
   for (uint32_t i = 0; i < out->num_fields; ++i) {
     const std::string problem = FieldProblem(*out, out->fields[i]);

@@ -23,7 +23,8 @@ class SpawnSettings {
     posix_spawn_file_actions_init(&actions_);
     for (int fd : {0, 1, 2}) {
       // The trainer's own streams would keep a parent that reads them waiting for the daemon's end.
-      posix_spawn_file_actions_addopen(&actions_, fd, "/dev/null", fd == 0 ? O_RDONLY : O_WRONLY, 0);
+      posix_spawn_file_actions_addopen(&actions_, fd, "/dev/null", fd == 0 ? O_RDONLY : O_WRONLY,
+                                       0);
     }
     posix_spawn_file_actions_adddup2(&actions_, listener, 3);
     posix_spawn_file_actions_adddup2(&actions_, words, 4);
@@ -49,13 +50,19 @@ class SpawnSettings {
 };
 
 std::vector<std::string> CommandLine(const PrivateDaemonOptions& options) {
-  std::vector<std::string> line = {options.executable, "serve",      "--private", "--listen-fd",
-                                   "3",                "--grace-ms", std::to_string(options.grace_ms)};
+  std::vector<std::string> line = {options.executable,
+                                   "serve",
+                                   "--private",
+                                   "--listen-fd",
+                                   "3",
+                                   "--grace-ms",
+                                   std::to_string(options.grace_ms)};
   line.insert(line.end(), options.arguments.begin(), options.arguments.end());
   return line;
 }
 
-// The first process exits as soon as it has forked. Reaps it; somebody else may have done so already (ECHILD).
+// The first process exits as soon as it has forked. Reaps it; somebody else may have done so
+// already (ECHILD).
 Status ReapFirstProcess(pid_t pid, const std::string& executable, const Deadline& deadline) {
   for (;;) {
     int state = 0;
@@ -67,8 +74,10 @@ Status ReapFirstProcess(pid_t pid, const std::string& executable, const Deadline
       return Error(HR_UNAVAILABLE, executable + " serve ended with " + how);
     }
     if (reaped < 0 && errno != EINTR) return {};
-    if (deadline.passed()) return Error(HR_DEADLINE_EXCEEDED, executable + " serve does not detach from this process");
-    // A signal must not leave a zombie behind: the wait that follows will be interrupted again or not at all.
+    if (deadline.passed())
+      return Error(HR_DEADLINE_EXCEEDED, executable + " serve does not detach from this process");
+    // A signal must not leave a zombie behind: the wait that follows will be interrupted again or
+    // not at all.
     const timespec pause = {0, 500000};
     nanosleep(&pause, nullptr);
   }
@@ -76,8 +85,8 @@ Status ReapFirstProcess(pid_t pid, const std::string& executable, const Deadline
 
 }  // namespace
 
-Status StartPrivateDaemon(const PrivateDaemonOptions& options, Descriptor listener, const Deadline& deadline,
-                          Descriptor* words) {
+Status StartPrivateDaemon(const PrivateDaemonOptions& options, Descriptor listener,
+                          const Deadline& deadline, Descriptor* words) {
   Descriptor read_end, write_end, high_listener;
   {
     const ForksHeldOff held;
@@ -101,7 +110,8 @@ Status StartPrivateDaemon(const PrivateDaemonOptions& options, Descriptor listen
   pid_t pid = 0;
   const int error =
       posix_spawnp(&pid, argv[0], settings.actions(), settings.attributes(), argv.data(), environ);
-  if (error != 0) return Error(HR_UNAVAILABLE, "cannot run " + options.executable + ": " + strerror(error));
+  if (error != 0)
+    return Error(HR_UNAVAILABLE, "cannot run " + options.executable + ": " + strerror(error));
   write_end.Close();
   Status status = ReapFirstProcess(pid, options.executable, deadline);
   if (status.code == HR_UNAVAILABLE) {

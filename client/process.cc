@@ -12,7 +12,8 @@
 namespace headrace::client {
 namespace {
 
-// None of these is ever destroyed: deleters and other libraries' destructors run until the very end of a process.
+// None of these is ever destroyed: deleters and other libraries' destructors run until the very end
+// of a process.
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 std::atomic<std::atomic<uint64_t>*> g_page{nullptr};
 std::atomic<uint64_t> g_last_process{0};
@@ -30,7 +31,8 @@ void AfterForkInChild() {
 
 void Setup() {
   const long page_bytes = sysconf(_SC_PAGESIZE);
-  void* page = mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* page =
+      mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) abort();  // not even one page: nothing could work
   // Where the kernel refuses (some sandboxes), the handler above still wipes the page for fork(3).
   (void)madvise(page, page_bytes, MADV_WIPEONFORK);
@@ -47,7 +49,8 @@ uint64_t CurrentProcess() {
   std::atomic<uint64_t>* word = g_page.load(std::memory_order_acquire);
   uint64_t process = word->load(std::memory_order_acquire);
   if (process != 0) return process;
-  // The first call here, or the first in a forked child: g_last_process is ordinary memory and holds the parent's number.
+  // The first call here, or the first in a forked child: g_last_process is ordinary memory and
+  // holds the parent's number.
   const uint64_t fresh = g_last_process.fetch_add(1) + 1;
   return word->compare_exchange_strong(process, fresh) ? fresh : process;
 }
@@ -69,7 +72,8 @@ Descriptor::Descriptor(int fd, const ForksHeldOff&) : fd_(fd) {
 void Descriptor::Close() {
   if (fd_ < 0) return;
   const ForksHeldOff held;
-  // Not in the table: this is a forked child, the handler has closed it and the number may be somebody else's by now.
+  // Not in the table: this is a forked child, the handler has closed it and the number may be
+  // somebody else's by now.
   const auto found = std::find(g_descriptors->begin(), g_descriptors->end(), fd_);
   if (found != g_descriptors->end()) {
     g_descriptors->erase(found);

@@ -11,7 +11,13 @@
 #define HR_MAX_ANSWER_BYTES (16u << 20)
 
 enum hr_message {
-  HR_HELLO = 1, HR_DESCRIBE = 2, HR_SAMPLE = 3, HR_STATS = 4, HR_AUDIT = 5, HR_SEEK = 6, HR_OPEN = 7,
+  HR_HELLO = 1,
+  HR_DESCRIBE = 2,
+  HR_SAMPLE = 3,
+  HR_STATS = 4,
+  HR_AUDIT = 5,
+  HR_SEEK = 6,
+  HR_OPEN = 7,
   HR_ANSWER = 0x100, /* added to the request's type */
   HR_ERROR = 0x1FF
 };

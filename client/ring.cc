@@ -17,21 +17,24 @@ std::atomic<uint32_t> g_num_retired{0};
 
 }  // namespace
 
-Status Ring::Map(const hr_open_answer& answer, const Descriptor& memfd, std::unique_ptr<Ring>* out) {
+Status Ring::Map(const hr_open_answer& answer, const Descriptor& memfd,
+                 std::unique_ptr<Ring>* out) {
   if (!memfd.valid()) return Error(HR_INTERNAL, "the daemon's answer to OPEN came without a ring");
   struct stat info;
   if (fstat(memfd.get(), &info) != 0 || !S_ISREG(info.st_mode) ||
       static_cast<uint64_t>(info.st_size) != answer.memfd_bytes) {
-    return Error(HR_INTERNAL, "the ring that came with the daemon's answer to OPEN has a wrong size");
+    return Error(HR_INTERNAL,
+                 "the ring that came with the daemon's answer to OPEN has a wrong size");
   }
   const int seals = fcntl(memfd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     return Error(HR_INTERNAL, "the ring that came with the daemon's answer to OPEN is not sealed");
   }
-  void* base = mmap(nullptr, answer.memfd_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd.get(), 0);
+  void* base =
+      mmap(nullptr, answer.memfd_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd.get(), 0);
   if (base == MAP_FAILED) {
-    return Error(HR_RESOURCE_EXHAUSTED,
-                 "mmap of a ring of " + std::to_string(answer.memfd_bytes) + " bytes: " + strerror(errno));
+    return Error(HR_RESOURCE_EXHAUSTED, "mmap of a ring of " + std::to_string(answer.memfd_bytes) +
+                                            " bytes: " + strerror(errno));
   }
   std::unique_ptr<Ring> ring(new Ring);
   ring->answer_ = answer;
@@ -44,7 +47,8 @@ Status Ring::Map(const hr_open_answer& answer, const Descriptor& memfd, std::uni
   }
   if (ring->control_->fixed.layout_version != HR_LAYOUT_VERSION) {
     return Error(HR_FAILED_PRECONDITION, "the daemon's ring has layout version " +
-                                             std::to_string(ring->control_->fixed.layout_version) + ", this client's " +
+                                             std::to_string(ring->control_->fixed.layout_version) +
+                                             ", this client's " +
                                              std::to_string(HR_LAYOUT_VERSION));
   }
   *out = std::move(ring);
@@ -63,7 +67,8 @@ Ring::Found Ring::Find(uint32_t ticket, uint32_t* slot) {
     return Found::kReady;
   }
   bool later = false;
-  // A second round after a later ticket was seen: tickets become ready in order, so the wanted one is visible by now.
+  // A second round after a later ticket was seen: tickets become ready in order, so the wanted one
+  // is visible by now.
   for (int round = 0; round < 2; ++round) {
     for (uint32_t i = 0; i < answer_.num_slots; ++i) {
       const uint32_t ready = control_->slots[i].ready.load(std::memory_order_seq_cst);
@@ -78,7 +83,8 @@ Ring::Found Ring::Find(uint32_t ticket, uint32_t* slot) {
       }
       if (ready > ticket) {
         later = true;
-      } else if (ready != 0 && control_->slots[i].released.load(std::memory_order_relaxed) != ready) {
+      } else if (ready != 0 &&
+                 control_->slots[i].released.load(std::memory_order_relaxed) != ready) {
         Release(i, ready);  // of a sequence before a seek
       }
     }
@@ -89,7 +95,7 @@ Ring::Found Ring::Find(uint32_t ticket, uint32_t* slot) {
 
 Ring::Line Ring::ReadLine(uint32_t slot) const {
   const auto& line = control_->slots[slot];
-  return {line.length, line.status,     line.bad_samples, line.epoch,
+  return {line.length,   line.status,     line.bad_samples,  line.epoch,
           line.position, line.next_epoch, line.next_position};
 }
 
@@ -114,10 +120,12 @@ Status Ring::HandOut(uint32_t slot, uint32_t ticket, uint32_t length, hr_batch* 
     batch->fields[i] = MakeCopy(field, length, from);
     if (batch->fields[i] == nullptr) {
       for (uint32_t k = 0; k < i; ++k) {
-        if (batch->fields[k] != &state.views[k].managed) batch->fields[k]->deleter(batch->fields[k]);
+        if (batch->fields[k] != &state.views[k].managed)
+          batch->fields[k]->deleter(batch->fields[k]);
       }
       memset(batch->fields, 0, sizeof batch->fields);
-      return Error(HR_RESOURCE_EXHAUSTED, "no memory for a copy of a field of " + std::to_string(field.bytes) + " bytes");
+      return Error(HR_RESOURCE_EXHAUSTED,
+                   "no memory for a copy of a field of " + std::to_string(field.bytes) + " bytes");
     }
   }
   batch->num_fields = answer_.num_fields;
@@ -133,7 +141,8 @@ Status Ring::HandOut(uint32_t slot, uint32_t ticket, uint32_t length, hr_batch* 
   return {};
 }
 
-// Leasing the last slot without a living tensor would leave the daemon nothing to fill while the trainer waits for it.
+// Leasing the last slot without a living tensor would leave the daemon nothing to fill while the
+// trainer waits for it.
 bool Ring::MustCopy() const { return CountLeased() + 1 >= answer_.num_slots; }
 
 void Ring::Release(uint32_t slot, uint32_t ticket) {
@@ -154,8 +163,8 @@ void Ring::ReleaseDropped() {
 void Ring::WakeDaemon(Connection* connection) {
   if (!given_back_) return;
   given_back_ = false;
-  // Against the daemon's "set waiting, look once more": all four accesses are in one total order (seq_cst), so one of the two
-  // sides sees the other's store.
+  // Against the daemon's "set waiting, look once more": all four accesses are in one total order
+  // (seq_cst), so one of the two sides sees the other's store.
   if (control_->daemon.waiting.load(std::memory_order_seq_cst) != 0) connection->RingDoorbell();
 }
 

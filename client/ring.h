@@ -1,4 +1,5 @@
-// A session's slots as the client sees them (docs/protocol.md, "The ring"), and which of them are leased.
+// A session's slots as the client sees them (docs/protocol.md, "The ring"), and which of them are
+// leased.
 #pragma once
 
 #include <atomic>
@@ -18,17 +19,19 @@ namespace headrace::client {
 
 class Ring {
  public:
-  // Maps the memfd of OPEN's answer, shared and writable. INTERNAL when it is not what the answer says, or not sealed
-  // against shrinking (reading it could then kill this process).
-  static Status Map(const hr_open_answer& answer, const Descriptor& memfd, std::unique_ptr<Ring>* out);
+  // Maps the memfd of OPEN's answer, shared and writable. INTERNAL when it is not what the answer
+  // says, or not sealed against shrinking (reading it could then kill this process).
+  static Status Map(const hr_open_answer& answer, const Descriptor& memfd,
+                    std::unique_ptr<Ring>* out);
   ~Ring();
 
   enum class Found { kReady, kNotYet, kBroken };
-  // Looks for `ticket`. Gives back whatever older is ready and not leased. kBroken: a later ticket is ready, this one will
-  // never be, or a slot was filled while it was leased.
+  // Looks for `ticket`. Gives back whatever older is ready and not leased. kBroken: a later ticket
+  // is ready, this one will never be, or a slot was filled while it was leased.
   Found Find(uint32_t ticket, uint32_t* slot);
 
-  // The daemon's line of a slot that is ready, copied once: the daemon's memory is looked at only there.
+  // The daemon's line of a slot that is ready, copied once: the daemon's memory is looked at only
+  // there.
   struct Line {
     uint32_t length, status, bad_samples;
     uint64_t epoch, position, next_epoch, next_position;
@@ -37,8 +40,8 @@ class Ring {
   // The report of a slot whose status is not OK.
   std::string ReadReport(uint32_t slot) const;
 
-  // Fills batch->fields, num_fields, length and leased from `slot`, and leases the slot or gives it back at once.
-  // RESOURCE_EXHAUSTED when there is no memory for copies: the slot is untouched.
+  // Fills batch->fields, num_fields, length and leased from `slot`, and leases the slot or gives it
+  // back at once. RESOURCE_EXHAUSTED when there is no memory for copies: the slot is untouched.
   Status HandOut(uint32_t slot, uint32_t ticket, uint32_t length, hr_batch* batch);
   void Release(uint32_t slot, uint32_t ticket);
 
@@ -60,12 +63,14 @@ class Ring {
 
  private:
   struct Slot {
-    std::atomic<uint32_t> living{0};        // tensors; written by deleters
-    std::atomic<uint32_t> leased_ticket{0}; // 0: not leased; written by the session only
+    std::atomic<uint32_t> living{0};         // tensors; written by deleters
+    std::atomic<uint32_t> leased_ticket{0};  // 0: not leased; written by the session only
     std::unique_ptr<ViewTensor[]> views;
   };
   Ring() = default;
-  uint8_t* data(uint32_t slot) const { return base_ + HR_CONTROL_BYTES + slot * answer_.slot_bytes; }
+  uint8_t* data(uint32_t slot) const {
+    return base_ + HR_CONTROL_BYTES + slot * answer_.slot_bytes;
+  }
   bool MustCopy() const;
 
   hr_open_answer answer_;
@@ -77,7 +82,8 @@ class Ring {
   bool given_back_ = false;
 };
 
-// Keeps a ring until its last tensor is gone. It is unmapped here or in a later ReapRetired, never in a deleter.
+// Keeps a ring until its last tensor is gone. It is unmapped here or in a later ReapRetired, never
+// in a deleter.
 void Retire(std::unique_ptr<Ring> ring);
 // Unmaps retired rings without living tensors. One load when there are none.
 void ReapRetired();

@@ -13,17 +13,20 @@ constexpr uint32_t kLastTicket = 0xFFFF0000;  // reopen rather than let 32 bits 
 
 // Codes after which another try at OPEN may succeed.
 bool WorthAnotherTry(int code, bool opened_before) {
-  // A restarted daemon may still hold the memory of the session that it replaces; at first there is no such excuse.
+  // A restarted daemon may still hold the memory of the session that it replaces; at first there is
+  // no such excuse.
   return code == HR_UNAVAILABLE || (code == HR_RESOURCE_EXHAUSTED && opened_before);
 }
 
 void Add(std::atomic<uint64_t>& counter, uint64_t n) {
-  counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);  // one writer
+  counter.store(counter.load(std::memory_order_relaxed) + n,
+                std::memory_order_relaxed);  // one writer
 }
 
 }  // namespace
 
-Session::Session(std::shared_ptr<Control> control, std::string spec_json, std::string dataset_hash, Cursor cursor)
+Session::Session(std::shared_ptr<Control> control, std::string spec_json, std::string dataset_hash,
+                 Cursor cursor)
     : control_(std::move(control)),
       spec_json_(std::move(spec_json)),
       dataset_hash_(std::move(dataset_hash)),
@@ -56,7 +59,8 @@ Status Session::Next(hr_batch* batch, const Deadline& deadline) {
     if (taken == Taken::kBatch) return finish(std::move(status));
     if (taken == Taken::kBroken) {
       if (++broken_in_a_row_ >= kMaxBrokenInARow) {
-        return finish(Error(HR_INTERNAL, "the daemon breaks the protocol of the ring: " + status.message));
+        return finish(
+            Error(HR_INTERNAL, "the daemon breaks the protocol of the ring: " + status.message));
       }
       Lose(status.message);
       continue;
@@ -81,7 +85,8 @@ Session::Taken Session::Take(hr_batch* batch, Status* status) {
     case Ring::Found::kNotYet:
       return Taken::kNotYet;
     case Ring::Found::kBroken:
-      *status = Error(HR_INTERNAL, "ticket " + std::to_string(wanted_) + " was passed over, or a leased slot was filled");
+      *status = Error(HR_INTERNAL, "ticket " + std::to_string(wanted_) +
+                                       " was passed over, or a leased slot was filled");
       return Taken::kBroken;
     case Ring::Found::kReady:
       break;
@@ -143,7 +148,8 @@ Status Session::Wait(const Deadline& deadline) {
 
 Status Session::DeadlinePassed(const Deadline& deadline, const std::string& state) const {
   std::string message = "no batch at epoch " + std::to_string(cursor_.epoch) + ", position " +
-                        std::to_string(cursor_.position) + " within " + std::to_string(deadline.timeout_ms()) + " ms: ";
+                        std::to_string(cursor_.position) + " within " +
+                        std::to_string(deadline.timeout_ms()) + " ms: ";
   if (!lost_because_.empty()) message += lost_because_ + "; ";
   if (!last_try_.empty() && last_try_ != state) message += "the last try: " + last_try_ + "; ";
   return Error(HR_DEADLINE_EXCEEDED, message + state);
@@ -203,7 +209,8 @@ Status Session::OpenOnce(const Deadline& deadline) {
 Status Session::SendOpen(const Deadline& deadline) {
   std::string body = "{\"spec\": " + spec_json_ + ", \"dataset_hash\": ";
   body += dataset_hash_.empty() ? "null" : "\"" + dataset_hash_ + "\"";
-  body += ", \"epoch\": " + std::to_string(cursor_.epoch) + ", \"position\": " + std::to_string(cursor_.position) + "}";
+  body += ", \"epoch\": " + std::to_string(cursor_.epoch) +
+          ", \"position\": " + std::to_string(cursor_.position) + "}";
   return connection_->Send(HR_OPEN, kOpenRequestId, body.data(), body.size(), deadline);
 }
 
@@ -212,18 +219,22 @@ Status Session::Adopt(const std::string& body, const Descriptor& memfd) {
   Status status = ParseOpenAnswer(body, &answer);
   if (!status.ok()) return status;
   if (!dataset_hash_.empty() && dataset_hash_ != answer.dataset_hash) {
-    return Error(HR_FAILED_PRECONDITION, "the dataset changed: " + dataset_hash_ + " → " + answer.dataset_hash);
+    return Error(HR_FAILED_PRECONDITION,
+                 "the dataset changed: " + dataset_hash_ + " → " + answer.dataset_hash);
   }
   if (opened_before_) {
-    if (answer.order_version != info_.order_version || answer.pixel_version != info_.pixel_version) {
-      return Error(HR_FAILED_PRECONDITION,
-                   "the daemon's version changed: order version " + std::to_string(info_.order_version) + " → " +
-                       std::to_string(answer.order_version) + ", pixel version " +
-                       std::to_string(info_.pixel_version) + " → " + std::to_string(answer.pixel_version) +
-                       "; batches would not continue as they began");
+    if (answer.order_version != info_.order_version ||
+        answer.pixel_version != info_.pixel_version) {
+      return Error(
+          HR_FAILED_PRECONDITION,
+          "the daemon's version changed: order version " + std::to_string(info_.order_version) +
+              " → " + std::to_string(answer.order_version) + ", pixel version " +
+              std::to_string(info_.pixel_version) + " → " + std::to_string(answer.pixel_version) +
+              "; batches would not continue as they began");
     }
     if (!SameBatches(answer, info_)) {
-      return Error(HR_FAILED_PRECONDITION, "the daemon's version changed: its batches have other shapes or types");
+      return Error(HR_FAILED_PRECONDITION,
+                   "the daemon's version changed: its batches have other shapes or types");
     }
   }
   status = Ring::Map(answer, memfd, &ring_);
@@ -245,10 +256,12 @@ Status Session::Seek(Cursor cursor, const Deadline& deadline) {
   }
   const hr_seek seek = {info_.session_id, cursor.epoch, cursor.position};
   std::string body;
-  Status status = control_->Request(HR_SEEK, &seek, sizeof seek, /*retry=*/false, deadline, &body, nullptr);
+  Status status =
+      control_->Request(HR_SEEK, &seek, sizeof seek, /*retry=*/false, deadline, &body, nullptr);
   hr_seek_answer answer;
   if (status.ok() && body.size() != sizeof answer) {
-    status = Error(HR_INTERNAL, "the daemon's answer to SEEK has " + std::to_string(body.size()) + " bytes");
+    status = Error(HR_INTERNAL,
+                   "the daemon's answer to SEEK has " + std::to_string(body.size()) + " bytes");
   }
   if (status.ok()) {
     memcpy(&answer, body.data(), sizeof answer);
@@ -276,8 +289,11 @@ Status Session::Seek(Cursor cursor, const Deadline& deadline) {
 
 hr_session_stats Session::stats() const {
   const auto load = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
-  return {load(batches_),   load(samples_),        load(bad_samples_), load(reconnections_), load(waited_ns_),
-          load(copied_batches_), load(slots_), load(slots_ready_), load(slots_leased_),  0};
+  return {load(batches_),      load(samples_),
+          load(bad_samples_),  load(reconnections_),
+          load(waited_ns_),    load(copied_batches_),
+          load(slots_),        load(slots_ready_),
+          load(slots_leased_), 0};
 }
 
 }  // namespace headrace::client

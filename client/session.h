@@ -1,5 +1,5 @@
-// One subscription: a cursor, a ring while there is a daemon, and the way back when there is none. docs/client.md has the
-// state diagram.
+// One subscription: a cursor, a ring while there is a daemon, and the way back when there is none.
+// docs/client.md has the state diagram.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,8 @@ struct Cursor {
 class Session {
  public:
   // `dataset_hash` may be empty.
-  Session(std::shared_ptr<Control> control, std::string spec_json, std::string dataset_hash, Cursor cursor);
+  Session(std::shared_ptr<Control> control, std::string spec_json, std::string dataset_hash,
+          Cursor cursor);
   ~Session();
 
   Status Open(const Deadline& deadline);
@@ -59,12 +60,14 @@ class Session {
   bool opened_before_ = false;
   hr_open_answer info_{};
 
-  std::unique_ptr<Connection> connection_;  // with ring_: open; without: OPEN is sent and not answered
+  std::unique_ptr<Connection>
+      connection_;  // with ring_: open; without: OPEN is sent and not answered
   std::unique_ptr<Ring> ring_;
   std::string lost_because_, last_try_;  // told at the deadline
-  int broken_in_a_row_ = 0;  // rings that broke the protocol since the last batch
+  int broken_in_a_row_ = 0;              // rings that broke the protocol since the last batch
 
-  std::atomic<uint64_t> batches_{0}, samples_{0}, bad_samples_{0}, reconnections_{0}, waited_ns_{0}, copied_batches_{0};
+  std::atomic<uint64_t> batches_{0}, samples_{0}, bad_samples_{0}, reconnections_{0}, waited_ns_{0},
+      copied_batches_{0};
   std::atomic<uint32_t> slots_{0}, slots_ready_{0}, slots_leased_{0};
 };
 

@@ -56,7 +56,8 @@ void Describe(const hr_field_layout& field, uint32_t length, void* data, Tensor*
 void DeleteView(hr_dl_managed_tensor* managed) {
   auto* view = static_cast<ViewTensor*>(managed->manager_ctx);
   if (g_shut_down.load(std::memory_order_relaxed) || !IsCurrentProcess(view->process)) return;
-  // Release: what this thread did with the slot is over before the daemon may fill it. The ring may be gone right after.
+  // Release: what this thread did with the slot is over before the daemon may fill it. The ring may
+  // be gone right after.
   view->living->fetch_sub(1, std::memory_order_acq_rel);
 }
 

@@ -1,5 +1,5 @@
-// Fields of a batch as DLPack tensors. Their deleters are plain C, lock-free, and may run on any thread, with or without
-// Python's lock, during exit and in forked children.
+// Fields of a batch as DLPack tensors. Their deleters are plain C, lock-free, and may run on any
+// thread, with or without Python's lock, during exit and in forked children.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,8 @@
 
 namespace headrace::client {
 
-// A tensor that views slot memory. Lives in its ring, which outlives it. The deleter takes one from `*living`, and nothing
-// more; nothing at all in a forked child or after ShutDown.
+// A tensor that views slot memory. Lives in its ring, which outlives it. The deleter takes one from
+// `*living`, and nothing more; nothing at all in a forked child or after ShutDown.
 struct ViewTensor {
   hr_dl_managed_tensor managed;
   int64_t shape[4], strides[4];

@@ -1,5 +1,6 @@
-// Decoding on one core: whole pictures against training crops (crop + skip), over the photographs of --photos=DIR or,
-// without it, $HEADRACE_TEST_DATA/photos. Before anything is timed, crops must equal the whole picture cut to them.
+// Decoding on one core: whole pictures against training crops (crop + skip), over the photographs
+// of --photos=DIR or, without it, $HEADRACE_TEST_DATA/photos. Before anything is timed, crops must
+// equal the whole picture cut to them.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -26,20 +27,28 @@ struct Photo {
   ImageInfo info;
   Rect crop;
 
-  absl::Span<const uint8_t> span() const { return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}; }
+  absl::Span<const uint8_t> span() const {
+    return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
+  }
   Rect whole() const { return {0, 0, static_cast<int>(info.height), static_cast<int>(info.width)}; }
 };
 
-// As RandomResizedCrop draws it with its defaults: area 0.08 … 1, ratio 3/4 … 4/3, here clipped instead of drawn again.
+// As RandomResizedCrop draws it with its defaults: area 0.08 … 1, ratio 3/4 … 4/3, here clipped
+// instead of drawn again.
 Rect TrainCrop(const ImageInfo& info, uint64_t number) {
   const std::array<uint32_t, 4> area = Philox(1, 0, number, 0), place = Philox(1, 0, number, 1);
   const double pixels = (0.08 + 0.92 * UnitDouble(area[0], area[1])) * info.width * info.height;
-  const double ratio = std::exp(std::log(0.75) + UnitDouble(area[2], area[3]) * std::log(16.0 / 9.0));
+  const double ratio =
+      std::exp(std::log(0.75) + UnitDouble(area[2], area[3]) * std::log(16.0 / 9.0));
   Rect crop;
-  crop.width = std::min(static_cast<int>(info.width), static_cast<int>(std::lround(std::sqrt(pixels * ratio))));
-  crop.height = std::min(static_cast<int>(info.height), static_cast<int>(std::lround(std::sqrt(pixels / ratio))));
-  crop.left = static_cast<int>(UnitDouble(place[0], place[1]) * (static_cast<int>(info.width) - crop.width + 1));
-  crop.top = static_cast<int>(UnitDouble(place[2], place[3]) * (static_cast<int>(info.height) - crop.height + 1));
+  crop.width = std::min(static_cast<int>(info.width),
+                        static_cast<int>(std::lround(std::sqrt(pixels * ratio))));
+  crop.height = std::min(static_cast<int>(info.height),
+                         static_cast<int>(std::lround(std::sqrt(pixels / ratio))));
+  crop.left = static_cast<int>(UnitDouble(place[0], place[1]) *
+                               (static_cast<int>(info.width) - crop.width + 1));
+  crop.top = static_cast<int>(UnitDouble(place[2], place[3]) *
+                              (static_cast<int>(info.height) - crop.height + 1));
   return crop;
 }
 
@@ -66,7 +75,8 @@ bool CropsEqualWhole(const std::vector<Photo>& photos) {
   ImageDecoder decoder;
   RgbImage whole, part;
   for (const Photo& photo : photos) {
-    if (!decoder.Decode(photo.span(), photo.info, photo.whole(), &whole, nullptr).ok()) return false;
+    if (!decoder.Decode(photo.span(), photo.info, photo.whole(), &whole, nullptr).ok())
+      return false;
     if (!decoder.Decode(photo.span(), photo.info, photo.crop, &part, nullptr).ok()) return false;
     for (int y = 0; y < part.height; ++y) {
       const uint8_t* expected = whole.row(photo.crop.top + y) + 3 * photo.crop.left;
@@ -81,8 +91,8 @@ void Decode(benchmark::State& state, const std::vector<Photo>& photos, bool crop
   RgbImage image;
   for (auto _ : state) {
     for (const Photo& photo : photos) {
-      const absl::Status status =
-          decoder.Decode(photo.span(), photo.info, crop ? photo.crop : photo.whole(), &image, nullptr);
+      const absl::Status status = decoder.Decode(
+          photo.span(), photo.info, crop ? photo.crop : photo.whole(), &image, nullptr);
       if (!status.ok()) state.SkipWithError("a photo cannot be decoded");
     }
   }
@@ -120,17 +130,27 @@ int main(int argc, char** argv) {
   }
   const std::vector<Photo> photos = LoadPhotos(folder);
   if (photos.empty() || !CropsEqualWhole(photos)) {
-    std::fprintf(stderr, "decode_bench: no photographs, or crops that differ from whole pictures\n");
+    std::fprintf(stderr,
+                 "decode_bench: no photographs, or crops that differ from whole pictures\n");
     return 1;
   }
   for (const int threads : {1, 2}) {
-    benchmark::RegisterBenchmark("Whole", [&](benchmark::State& state) { Decode(state, photos, false); })
-        ->Threads(threads)->Unit(benchmark::kMillisecond);
-    benchmark::RegisterBenchmark("TrainCrop", [&](benchmark::State& state) { Decode(state, photos, true); })
-        ->Threads(threads)->Unit(benchmark::kMillisecond);
+    benchmark::RegisterBenchmark("Whole",
+                                 [&](benchmark::State& state) { Decode(state, photos, false); })
+        ->Threads(threads)
+        ->Unit(benchmark::kMillisecond);
+    benchmark::RegisterBenchmark("TrainCrop",
+                                 [&](benchmark::State& state) { Decode(state, photos, true); })
+        ->Threads(threads)
+        ->Unit(benchmark::kMillisecond);
   }
   benchmark::RegisterBenchmark("Probe", [&](benchmark::State& state) { Probe(state, photos); });
-  benchmark::RegisterBenchmark("Orient", &Orient)->Arg(1)->Arg(2)->Arg(3)->Arg(6)->Unit(benchmark::kMicrosecond);
+  benchmark::RegisterBenchmark("Orient", &Orient)
+      ->Arg(1)
+      ->Arg(2)
+      ->Arg(3)
+      ->Arg(6)
+      ->Unit(benchmark::kMicrosecond);
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }

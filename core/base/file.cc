@@ -23,7 +23,8 @@ absl::Status ReadAt(int fd, void* data, size_t size, uint64_t offset, const std:
     const ssize_t n = ::pread(fd, out, size, static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return ErrnoStatus(errno, absl::StrCat("cannot read ", what));
-    if (n == 0) return absl::OutOfRangeError(absl::StrCat(what, " ends before offset ", offset + size));
+    if (n == 0)
+      return absl::OutOfRangeError(absl::StrCat(what, " ends before offset ", offset + size));
     out += n;
     offset += static_cast<uint64_t>(n);
     size -= static_cast<size_t>(n);

@@ -17,8 +17,9 @@ std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter, std::array<u
 }
 
 std::array<uint32_t, 4> Philox(uint64_t seed, uint32_t epoch, uint64_t position, uint32_t use) {
-  return Philox4x32({static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), epoch, use},
-                    {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  return Philox4x32(
+      {static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), epoch, use},
+      {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
 }
 
 }  // namespace headrace

@@ -14,19 +14,45 @@ constexpr uint16_t kOrientationTag = 274;
 constexpr size_t kEntryBytes = 12;
 
 enum TiffType : uint16_t {
-  kByte = 1, kAscii = 2, kShort = 3, kLong = 4, kRational = 5, kSignedByte = 6, kUndefined = 7,
-  kSignedShort = 8, kSignedLong = 9, kSignedRational = 10, kFloat = 11, kDouble = 12, kIfd = 13,
+  kByte = 1,
+  kAscii = 2,
+  kShort = 3,
+  kLong = 4,
+  kRational = 5,
+  kSignedByte = 6,
+  kUndefined = 7,
+  kSignedShort = 8,
+  kSignedLong = 9,
+  kSignedRational = 10,
+  kFloat = 11,
+  kDouble = 12,
+  kIfd = 13,
   kLong8 = 16,
 };
 
 // Bytes of one value; 0 for types that Pillow skips.
 uint64_t UnitBytes(uint16_t type) {
   switch (type) {
-    case kByte: case kAscii: case kSignedByte: case kUndefined: return 1;
-    case kShort: case kSignedShort: return 2;
-    case kLong: case kSignedLong: case kFloat: case kIfd: return 4;
-    case kRational: case kSignedRational: case kDouble: case kLong8: return 8;
-    default: return 0;
+    case kByte:
+    case kAscii:
+    case kSignedByte:
+    case kUndefined:
+      return 1;
+    case kShort:
+    case kSignedShort:
+      return 2;
+    case kLong:
+    case kSignedLong:
+    case kFloat:
+    case kIfd:
+      return 4;
+    case kRational:
+    case kSignedRational:
+    case kDouble:
+    case kLong8:
+      return 8;
+    default:
+      return 0;
   }
 }
 
@@ -65,23 +91,35 @@ std::optional<int64_t> WholeNumber(const Numbers& block, size_t offset, uint16_t
     return numerator / denominator;
   };
   switch (type) {
-    case kShort: return block.U16(offset);
-    case kSignedShort: return static_cast<int16_t>(block.U16(offset));
-    case kSignedByte: return static_cast<int8_t>(block.Get(offset, 1));
-    case kLong: case kIfd: return block.U32(offset);
-    case kSignedLong: return static_cast<int32_t>(block.U32(offset));
-    case kLong8: return static_cast<int64_t>(std::min(block.Get(offset, 8), uint64_t{9}));
-    case kRational: return ratio(block.U32(offset), block.U32(offset + 4));
+    case kShort:
+      return block.U16(offset);
+    case kSignedShort:
+      return static_cast<int16_t>(block.U16(offset));
+    case kSignedByte:
+      return static_cast<int8_t>(block.Get(offset, 1));
+    case kLong:
+    case kIfd:
+      return block.U32(offset);
+    case kSignedLong:
+      return static_cast<int32_t>(block.U32(offset));
+    case kLong8:
+      return static_cast<int64_t>(std::min(block.Get(offset, 8), uint64_t{9}));
+    case kRational:
+      return ratio(block.U32(offset), block.U32(offset + 4));
     case kSignedRational:
-      return ratio(static_cast<int32_t>(block.U32(offset)), static_cast<int32_t>(block.U32(offset + 4)));
-    case kFloat: return whole(std::bit_cast<float>(block.U32(offset)));
-    case kDouble: return whole(std::bit_cast<double>(block.Get(offset, 8)));
-    default: return std::nullopt;  // text and bytes: exif_transpose finds them in no table
+      return ratio(static_cast<int32_t>(block.U32(offset)),
+                   static_cast<int32_t>(block.U32(offset + 4)));
+    case kFloat:
+      return whole(std::bit_cast<float>(block.U32(offset)));
+    case kDouble:
+      return whole(std::bit_cast<double>(block.Get(offset, 8)));
+    default:
+      return std::nullopt;  // text and bytes: exif_transpose finds them in no table
   }
 }
 
-// Walks one directory as Pillow does: it ends at the first entry that is cut off or whose value is, and skips what is
-// empty, of an unknown type, or claims more than the whole block.
+// Walks one directory as Pillow does: it ends at the first entry that is cut off or whose value is,
+// and skips what is empty, of an unknown type, or claims more than the whole block.
 int OrientationInDirectory(const Numbers& block, size_t at) {
   if (block.size() < 2 || at > block.size() - 2) return 0;
   const uint16_t count = block.U16(at);
@@ -112,14 +150,16 @@ int OrientationInDirectory(const Numbers& block, size_t at) {
 int ExifOrientation(absl::Span<const uint8_t> block) {
   static constexpr uint8_t kPrefix[] = {'E', 'x', 'i', 'f', 0, 0};
   for (int i = 0; i < 2; ++i) {
-    if (block.size() < sizeof(kPrefix) || std::memcmp(block.data(), kPrefix, sizeof(kPrefix)) != 0) break;
+    if (block.size() < sizeof(kPrefix) || std::memcmp(block.data(), kPrefix, sizeof(kPrefix)) != 0)
+      break;
     block.remove_prefix(sizeof(kPrefix));
   }
   if (block.empty()) return 0;
   if (block.size() < 8) return 1;
   const bool little_endian = block[0] == 'I' && block[1] == 'I';
   const bool big_endian = block[0] == 'M' && block[1] == 'M';
-  // Pillow takes the 42 in either order behind either mark, and a big-endian BigTIFF's head for a classic one.
+  // Pillow takes the 42 in either order behind either mark, and a big-endian BigTIFF's head for a
+  // classic one.
   const bool version = (block[2] == 42 && block[3] == 0) || (block[2] == 0 && block[3] == 42) ||
                        (big_endian && block[2] == 0 && block[3] == 43);
   if ((!little_endian && !big_endian) || !version) return 1;

@@ -15,19 +15,22 @@ class ImageDecoder::Impl {
 ImageDecoder::ImageDecoder() : impl_(std::make_unique<Impl>()) {}
 ImageDecoder::~ImageDecoder() = default;
 
-absl::Status ImageDecoder::Decode(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Rect& region,
-                                  RgbImage* out, std::string* warning) {
+absl::Status ImageDecoder::Decode(absl::Span<const uint8_t> bytes, const ImageInfo& info,
+                                  const Rect& region, RgbImage* out, std::string* warning) {
   if (region.top < 0 || region.left < 0 || region.height <= 0 || region.width <= 0 ||
       uint32_t(region.top) + uint32_t(region.height) > info.height ||
       uint32_t(region.left) + uint32_t(region.width) > info.width) {
-    return absl::InvalidArgumentError(absl::StrCat("region ", region.top, ", ", region.left, ", ", region.height,
-                                                   ", ", region.width, " is not inside ", info.width, " x ",
-                                                   info.height, " pixels"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("region ", region.top, ", ", region.left, ", ", region.height, ", ",
+                     region.width, " is not inside ", info.width, " x ", info.height, " pixels"));
   }
   switch (info.format) {
-    case ImageFormat::kJpeg: return impl_->jpeg.Decode(bytes, info, region, out, warning);
-    case ImageFormat::kPng: return impl_->png.Decode(bytes, info, region, out, warning);
-    default: return absl::InvalidArgumentError("the index knows no format of this image");
+    case ImageFormat::kJpeg:
+      return impl_->jpeg.Decode(bytes, info, region, out, warning);
+    case ImageFormat::kPng:
+      return impl_->png.Decode(bytes, info, region, out, warning);
+    default:
+      return absl::InvalidArgumentError("the index knows no format of this image");
   }
 }
 

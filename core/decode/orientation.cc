@@ -6,8 +6,8 @@
 namespace headrace {
 namespace {
 
-// Where the pixel (row y, column x) of the stored picture goes in the oriented one: flips of the stored axes, then
-// perhaps an exchange of the axes.
+// Where the pixel (row y, column x) of the stored picture goes in the oriented one: flips of the
+// stored axes, then perhaps an exchange of the axes.
 struct Turn {
   bool flip_rows, flip_columns, transpose;
 };
@@ -24,10 +24,12 @@ constexpr Turn kTurns[9] = {
     {false, true, true},    // 8: ROTATE_90
 };
 
-Turn TurnOf(int orientation) { return kTurns[orientation >= 1 && orientation <= 8 ? orientation : 1]; }
+Turn TurnOf(int orientation) {
+  return kTurns[orientation >= 1 && orientation <= 8 ? orientation : 1];
+}
 
-// `count` pixels that lie `step` bytes apart, one behind the other at `to`. Moves four bytes at a time, the fourth of
-// which the next pixel overwrites; reading it is allowed by RgbImage::kPadding.
+// `count` pixels that lie `step` bytes apart, one behind the other at `to`. Moves four bytes at a
+// time, the fourth of which the next pixel overwrites; reading it is allowed by RgbImage::kPadding.
 void GatherPixels(const uint8_t* from, ptrdiff_t step, int count, uint8_t* to) {
   for (int i = 1; i < count; ++i, from += step, to += 3) std::memcpy(to, from, 4);
   std::memcpy(to, from, 3);
@@ -49,7 +51,8 @@ void CopyRows(const RgbImage& in, Turn turn, RgbImage* out) {
 // Blocks of 32 × 32 pixels, so that both pictures' lines stay in the first-level cache.
 void Transpose(const RgbImage& in, Turn turn, RgbImage* out) {
   constexpr int kBlock = 32;
-  const ptrdiff_t step = turn.flip_rows ? -static_cast<ptrdiff_t>(in.stride()) : static_cast<ptrdiff_t>(in.stride());
+  const ptrdiff_t step =
+      turn.flip_rows ? -static_cast<ptrdiff_t>(in.stride()) : static_cast<ptrdiff_t>(in.stride());
   for (int block_y = 0; block_y < out->height; block_y += kBlock) {
     const int end_y = std::min(block_y + kBlock, out->height);
     for (int block_x = 0; block_x < out->width; block_x += kBlock) {
@@ -57,7 +60,8 @@ void Transpose(const RgbImage& in, Turn turn, RgbImage* out) {
       for (int y = block_y; y < end_y; ++y) {
         // Row y of the result is a column of the input.
         const int column = turn.flip_columns ? in.width - 1 - y : y;
-        const uint8_t* from = in.row(turn.flip_rows ? in.height - 1 - block_x : block_x) + size_t{3} * column;
+        const uint8_t* from =
+            in.row(turn.flip_rows ? in.height - 1 - block_x : block_x) + size_t{3} * column;
         GatherPixels(from, step, count, out->row(y) + size_t{3} * block_x);
       }
     }

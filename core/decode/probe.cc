@@ -76,10 +76,11 @@ absl::Status NoImage(absl::Span<const uint8_t> bytes) {
 absl::StatusOr<ImageInfo> ProbeImage(absl::Span<const uint8_t> bytes, uint64_t max_pixels) {
   const bool jpeg = bytes.size() >= 3 && bytes[0] == 0xFF && bytes[1] == 0xD8 && bytes[2] == 0xFF;
   if (!jpeg && !IsPng(bytes)) return NoImage(bytes);
-  HEADRACE_ASSIGN_OR_RETURN(const ImageInfo info, jpeg ? ReadJpegHeader(bytes) : ReadPngHeader(bytes));
+  HEADRACE_ASSIGN_OR_RETURN(const ImageInfo info,
+                            jpeg ? ReadJpegHeader(bytes) : ReadPngHeader(bytes));
   if (uint64_t{info.width} * info.height > max_pixels) {
-    return absl::InvalidArgumentError(absl::StrCat(info.width, " x ", info.height, " pixels are more than ",
-                                                   max_pixels));
+    return absl::InvalidArgumentError(
+        absl::StrCat(info.width, " x ", info.height, " pixels are more than ", max_pixels));
   }
   return info;
 }

@@ -116,27 +116,34 @@ absl::Status MemoryBudget::Reserve(int num_slots, uint64_t slot_bytes, uint64_t 
         absl::StrCat(what, "; the daemon may use ", Megabytes(limit_bytes_), " (--host-memory), and ", rings_,
                      " other sessions have ", Megabytes(used_bytes_), " of it", advice, ", or raise --host-memory"));
   }
-  if (const auto group = ReadCgroupMemory("/proc", "/sys/fs/cgroup"); group && total_bytes > group->free_bytes) {
+  if (const auto group = ReadCgroupMemory("/proc", "/sys/fs/cgroup"); group && total_bytes + untaken_bytes_ > group->free_bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat(what, "; the control group's limit is ", Megabytes(group->limit_bytes), " (", group->file,
                      "), and ", Megabytes(group->free_bytes), " of it are free", advice,
                      ", or raise the memory limit of the container or service"));
   }
   used_bytes_ += total_bytes;
+  untaken_bytes_ += total_bytes;
   ++rings_;
   return absl::OkStatus();
 }
 
-void MemoryBudget::ReleaseSoon(uint64_t bytes) {
+void MemoryBudget::Taken(uint64_t bytes) {
   std::lock_guard lock(mutex_);
-  leaving_bytes_ += bytes;
+  untaken_bytes_ -= bytes;
 }
 
-void MemoryBudget::Released(uint64_t bytes) {
+void MemoryBudget::ReleaseSoon(uint64_t total_bytes) {
+  std::lock_guard lock(mutex_);
+  leaving_bytes_ += total_bytes;
+}
+
+void MemoryBudget::Released(uint64_t total_bytes, uint64_t untaken_bytes) {
   {
     std::lock_guard lock(mutex_);
-    leaving_bytes_ -= bytes;
-    used_bytes_ -= bytes;
+    leaving_bytes_ -= total_bytes;
+    used_bytes_ -= total_bytes;
+    untaken_bytes_ -= untaken_bytes;
     --rings_;
   }
   released_.notify_all();

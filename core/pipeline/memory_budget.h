@@ -29,9 +29,11 @@ class MemoryBudget {
   // RESOURCE_EXHAUSTED, with the numbers and what to change, when the ring of `num_slots` slots does not fit. Waits up to a
   // second for rings that are just being given back.
   absl::Status Reserve(int num_slots, uint64_t slot_bytes, uint64_t total_bytes);
-  // The ring was closed, its memory goes soon; and it has gone.
-  void ReleaseSoon(uint64_t bytes);
-  void Released(uint64_t bytes);
+  // So many bytes of what was reserved have been taken from the system.
+  void Taken(uint64_t bytes);
+  // A ring of `total_bytes` was closed, its memory goes soon; and it has gone. `untaken_bytes` of it had not been taken yet.
+  void ReleaseSoon(uint64_t total_bytes);
+  void Released(uint64_t total_bytes, uint64_t untaken_bytes);
 
   uint64_t limit_bytes() const { return limit_bytes_; }
   uint64_t used_bytes() const;
@@ -41,6 +43,7 @@ class MemoryBudget {
   mutable std::mutex mutex_;
   std::condition_variable released_;
   uint64_t used_bytes_ = 0, leaving_bytes_ = 0;
+  uint64_t untaken_bytes_ = 0;  // reserved, but the control group does not count them yet
   int rings_ = 0;
 };
 

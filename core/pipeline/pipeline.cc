@@ -86,12 +86,16 @@ std::shared_ptr<VerifiedSamples> PipelineImpl::VerifiedOf(const std::shared_ptr<
 // Slots 1 … n−1, one after the other, while slot 0 is being filled already.
 void PipelineImpl::PopulateRest(const std::shared_ptr<SessionState>& state) {
   Scheduler* scheduler = &machinery_->scheduler;
-  machinery_->keeper.Populate([scheduler, state, slot = 1]() mutable {
+  MemoryBudget* budget = &machinery_->budget;
+  machinery_->keeper.Populate([scheduler, budget, state, slot = 1]() mutable {
     if (!scheduler->UseRing(state.get())) return false;
     const int slots = state->ring()->num_slots();
     // A slot without memory is not used; the session goes on with those it has.
     const bool populated = slot < slots && state->ring()->Populate(slot).ok();
-    if (populated) scheduler->SlotPopulated(state.get(), slot);
+    if (populated) {
+      budget->Taken(state->layout().slot_bytes);
+      scheduler->SlotPopulated(state.get(), slot);
+    }
     scheduler->DoneWithRing(state);
     return populated && ++slot < slots;
   });
@@ -109,9 +113,10 @@ absl::StatusOr<std::shared_ptr<Session>> PipelineImpl::Open(SessionSpec spec, co
   if (!status.ok()) {
     if (ring.ok()) ring->reset();
     machinery_->budget.ReleaseSoon(bytes);
-    machinery_->budget.Released(bytes);
+    machinery_->budget.Released(bytes, bytes);
     return status;
   }
+  machinery_->budget.Taken((*ring)->populated_bytes());
   auto verified = VerifiedOf(spec.dataset);
   uint64_t id;
   {

@@ -43,10 +43,10 @@ void RingKeeper::Run() {
       Leaving job = std::move(leaving_.front());
       leaving_.pop_front();
       lock.unlock();
-      const uint64_t bytes = job.ring->total_bytes();
+      const uint64_t bytes = job.ring->total_bytes(), untaken = bytes - job.ring->populated_bytes();
       if (job.memory == RingMemory::kDiscard) job.ring->Discard();
       job.ring.reset();
-      budget_->Released(bytes);
+      budget_->Released(bytes, untaken);
       lock.lock();
     } else if (stop_) {
       return;

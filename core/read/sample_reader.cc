@@ -22,19 +22,23 @@ std::string Where(const Dataset& dataset, const SampleRow& row, int field) {
 absl::Status ReadValue(const Dataset& dataset, const SampleRow& row, int field, uint8_t* out) {
   const ValueLocation& location = row.values[static_cast<size_t>(field)].location;
   const std::string path = dataset.shard_path(location.shard);
-  absl::Status status = ReadAt(dataset.shard_fd(location.shard), out, location.length, location.offset, path);
+  absl::Status status =
+      ReadAt(dataset.shard_fd(location.shard), out, location.length, location.offset, path);
   if (status.ok()) return status;
-  // The row was checked against the file's size when it was opened, so a file that ends early has been cut since.
+  // The row was checked against the file's size when it was opened, so a file that ends early has
+  // been cut since.
   if (absl::IsOutOfRange(status)) status = absl::DataLossError(std::string(status.message()));
   return Annotate(status, Where(dataset, row, field));
 }
 
-absl::Status CheckHash(const Dataset& dataset, const SampleRow& row, int field, absl::Span<const uint8_t> bytes) {
-  if (XXH3_64bits(bytes.data(), bytes.size()) == row.values[static_cast<size_t>(field)].location.xxh3) {
+absl::Status CheckHash(const Dataset& dataset, const SampleRow& row, int field,
+                       absl::Span<const uint8_t> bytes) {
+  if (XXH3_64bits(bytes.data(), bytes.size()) ==
+      row.values[static_cast<size_t>(field)].location.xxh3) {
     return absl::OkStatus();
   }
-  return absl::DataLossError(absl::StrCat(Where(dataset, row, field),
-                                          ": the bytes differ from those that were packed (wrong hash)"));
+  return absl::DataLossError(absl::StrCat(
+      Where(dataset, row, field), ": the bytes differ from those that were packed (wrong hash)"));
 }
 
 }  // namespace
@@ -49,8 +53,10 @@ void VerifiedSamples::Insert(uint64_t sample) {
   words_[sample / 64].fetch_or(uint64_t{1} << (sample % 64), std::memory_order_relaxed);
 }
 
-absl::StatusOr<absl::Span<const uint8_t>> SampleReader::Read(const Dataset& dataset, const SampleRow& row, int field,
-                                                             Verify verify, VerifiedSamples* verified) {
+absl::StatusOr<absl::Span<const uint8_t>> SampleReader::Read(const Dataset& dataset,
+                                                             const SampleRow& row, int field,
+                                                             Verify verify,
+                                                             VerifiedSamples* verified) {
   const Field& description = dataset.fields()[static_cast<size_t>(field)];
   const size_t length = row.values[static_cast<size_t>(field)].location.length;
   if (buffer_.size() > kKeptBytes && length <= kKeptBytes) {
@@ -60,8 +66,10 @@ absl::StatusOr<absl::Span<const uint8_t>> SampleReader::Read(const Dataset& data
   if (buffer_.size() < length) buffer_.resize(length);
   HEADRACE_RETURN_IF_ERROR(ReadValue(dataset, row, field, buffer_.data()));
   const absl::Span<const uint8_t> bytes(buffer_.data(), length);
-  // One bit per sample: it stands for the image, which is nearly all of a sample's bytes. Texts are hashed each time.
-  const bool remember = verify == Verify::kOnce && description.kind == FieldKind::kImage && verified != nullptr;
+  // One bit per sample: it stands for the image, which is nearly all of a sample's bytes. Texts are
+  // hashed each time.
+  const bool remember =
+      verify == Verify::kOnce && description.kind == FieldKind::kImage && verified != nullptr;
   if (verify == Verify::kNever || (remember && verified->Contains(row.sample))) return bytes;
   HEADRACE_RETURN_IF_ERROR(CheckHash(dataset, row, field, bytes));
   if (remember) verified->Insert(row.sample);
@@ -85,7 +93,8 @@ std::string DescribeSample(const Dataset& dataset, uint64_t sample) {
 
 absl::StatusOr<std::string> ReadName(const Dataset& dataset, const SampleRow& row) {
   const int field = dataset.FindField("name");
-  if (field < 0 || dataset.fields()[static_cast<size_t>(field)].kind != FieldKind::kText) return std::string();
+  if (field < 0 || dataset.fields()[static_cast<size_t>(field)].kind != FieldKind::kText)
+    return std::string();
   std::string name(row.values[static_cast<size_t>(field)].location.length, '\0');
   auto* bytes = reinterpret_cast<uint8_t*>(name.data());
   HEADRACE_RETURN_IF_ERROR(ReadValue(dataset, row, field, bytes));

@@ -18,6 +18,7 @@ namespace headrace {
 namespace {
 
 constexpr uint64_t kPage = 4096;
+static_assert(HR_MAX_SLOTS <= 64);  // HostRing::populated_
 
 absl::Status MemoryRefused(int error, uint64_t bytes) {
   const absl::Status status = ErrnoStatus(error, "");
@@ -79,7 +80,9 @@ HostRing::~HostRing() {
 absl::Status HostRing::Populate(int slot_number) {
   const auto offset = static_cast<uint64_t>(slot(slot_number) - base_);
   HEADRACE_RETURN_IF_ERROR(Allocate(fd(), offset, slot_bytes_));
-  return Touch(slot(slot_number), slot_bytes_);
+  HEADRACE_RETURN_IF_ERROR(Touch(slot(slot_number), slot_bytes_));
+  populated_ |= uint64_t{1} << slot_number;
+  return absl::OkStatus();
 }
 
 void HostRing::Discard() {

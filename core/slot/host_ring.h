@@ -1,6 +1,7 @@
 // The slots of one session: one sealed memfd, a control page and n slots.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <memory>
 
@@ -31,6 +32,8 @@ class HostRing {
   uint64_t slot_bytes() const { return slot_bytes_; }
   uint64_t total_bytes() const { return HR_CONTROL_BYTES + static_cast<uint64_t>(num_slots_) * slot_bytes_; }
   hr_control* control() const { return reinterpret_cast<hr_control*>(base_); }
+  // Memory taken so far: the control page and the populated slots.
+  uint64_t populated_bytes() const { return HR_CONTROL_BYTES + std::popcount(populated_) * slot_bytes_; }
   uint8_t* slot(int i) const { return base_ + HR_CONTROL_BYTES + static_cast<uint64_t>(i) * slot_bytes_; }
 
  private:
@@ -38,6 +41,7 @@ class HostRing {
   UniqueFd fd_;
   int num_slots_ = 0;
   uint64_t slot_bytes_ = 0;
+  uint64_t populated_ = 0;  // a bit per slot
   uint8_t* base_ = nullptr;
 };
 

@@ -14,7 +14,8 @@ TEST(Status, TurnsErrnoIntoACodeAndSaysWhat) {
   EXPECT_EQ(ErrnoStatus(ENOENT, "x").code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(ErrnoStatus(ENOSPC, "x").code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ErrnoStatus(EACCES, "x").code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_EQ(MessageOf(ErrnoStatus(ENOENT, "cannot open f")), "cannot open f: No such file or directory");
+  EXPECT_EQ(MessageOf(ErrnoStatus(ENOENT, "cannot open f")),
+            "cannot open f: No such file or directory");
 }
 
 TEST(Status, AnnotatesErrorsOnly) {

@@ -48,8 +48,8 @@ int FakeDaemonProcess::Wait() {
 
 void FakeDaemonProcess::Signal(int number) const { kill(pid_, number); }
 
-ClientPtr OpenClient(const std::string& address, const char* executable, std::vector<const char*> arguments,
-                     int grace_ms) {
+ClientPtr OpenClient(const std::string& address, const char* executable,
+                     std::vector<const char*> arguments, int grace_ms) {
   arguments.push_back(nullptr);
   const hr_connect_options options = {address.c_str(), executable, arguments.data(), grace_ms};
   hr_client* client = nullptr;
@@ -60,12 +60,15 @@ ClientPtr OpenClient(const std::string& address, const char* executable, std::ve
 std::string SpecJson(const SpecOptions& options) {
   return "{\"dataset\": \"/fake\", \"batch_size\": " + std::to_string(options.batch_size) +
          ", \"prefetch_factor\": " + std::to_string(options.prefetch_factor) +
-         ", \"rank\": " + std::to_string(options.rank) + ", \"world_size\": " + std::to_string(options.world_size) + "}";
+         ", \"rank\": " + std::to_string(options.rank) +
+         ", \"world_size\": " + std::to_string(options.world_size) + "}";
 }
 
-SessionPtr OpenSession(hr_client* client, const std::string& spec, uint64_t epoch, uint64_t position) {
+SessionPtr OpenSession(hr_client* client, const std::string& spec, uint64_t epoch,
+                       uint64_t position) {
   hr_session* session = nullptr;
-  EXPECT_EQ(hr_session_open(client, spec.c_str(), nullptr, epoch, position, kTimeoutMs, &session), HR_OK)
+  EXPECT_EQ(hr_session_open(client, spec.c_str(), nullptr, epoch, position, kTimeoutMs, &session),
+            HR_OK)
       << hr_last_error();
   return SessionPtr(session);
 }
@@ -85,7 +88,8 @@ int Batch::Next(hr_session* session, int timeout_ms) {
 testing::AssertionResult IsRight(const Batch& owner) {
   const hr_batch& batch = owner.get();
   const auto wrong = [&] {
-    return testing::AssertionFailure() << "batch at " << batch.epoch << ", " << batch.position << ": ";
+    return testing::AssertionFailure()
+           << "batch at " << batch.epoch << ", " << batch.position << ": ";
   };
   if (batch.num_fields != 4) return wrong() << batch.num_fields << " fields";
   const hr_dl_tensor& image = batch.fields[0]->dl_tensor;
@@ -94,18 +98,22 @@ testing::AssertionResult IsRight(const Batch& owner) {
   const auto* ends = static_cast<const uint32_t*>(text.data);
   const int64_t capacity = text.shape[0] / 20;  // 4 bytes of end and 16 of text each
   const auto* texts = static_cast<const char*>(text.data) + 4 * capacity;
-  if (image.shape[0] != batch.length || batch.fields[1]->dl_tensor.shape[0] != batch.length) return wrong() << "length";
+  if (image.shape[0] != batch.length || batch.fields[1]->dl_tensor.shape[0] != batch.length)
+    return wrong() << "length";
   for (uint32_t i = 0; i < batch.length; ++i) {
     const int64_t sample = owner.index(i);
-    if (i > 0 && sample != owner.index(i - 1) + 1) return wrong() << "index " << i << " is " << sample;
+    if (i > 0 && sample != owner.index(i - 1) + 1)
+      return wrong() << "index " << i << " is " << sample;
     if (labels[i] != 10 * sample) return wrong() << "label of " << sample << " is " << labels[i];
     const uint32_t begin = i == 0 ? 0 : ends[i - 1];
     const std::string name(texts + begin, ends[i] - begin);
-    if (name != "s" + std::to_string(sample)) return wrong() << "name of " << sample << " is " << name;
+    if (name != "s" + std::to_string(sample))
+      return wrong() << "name of " << sample << " is " << name;
     const float expected = fake::PixelOf(batch.epoch, static_cast<uint64_t>(sample));
     const float* pixels = owner.image() + i * fake::kImageElements;
     for (int64_t k = 0; k < fake::kImageElements; k += kPixelStep) {
-      if (pixels[k] != expected) return wrong() << "pixel " << k << " of " << sample << " is " << pixels[k];
+      if (pixels[k] != expected)
+        return wrong() << "pixel " << k << " of " << sample << " is " << pixels[k];
     }
   }
   return testing::AssertionSuccess();

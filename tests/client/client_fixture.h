@@ -1,5 +1,5 @@
-// What the client's tests share: a fake daemon in a process of its own, owners for the C interface's handles, and the check of
-// a batch's contents.
+// What the client's tests share: a fake daemon in a process of its own, owners for the C
+// interface's handles, and the check of a batch's contents.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -55,7 +55,8 @@ struct SpecOptions {
   int batch_size = 4, prefetch_factor = 2, rank = 0, world_size = 1;
 };
 std::string SpecJson(const SpecOptions& options = {});
-SessionPtr OpenSession(hr_client* client, const std::string& spec = SpecJson(), uint64_t epoch = 0, uint64_t position = 0);
+SessionPtr OpenSession(hr_client* client, const std::string& spec = SpecJson(), uint64_t epoch = 0,
+                       uint64_t position = 0);
 
 // A batch and its tensors.
 class Batch {
@@ -73,7 +74,9 @@ class Batch {
   const hr_batch& get() const { return batch_; }
   hr_dl_managed_tensor* Take(int field) { return std::exchange(batch_.fields[field], nullptr); }
   const float* image() const { return static_cast<const float*>(batch_.fields[0]->dl_tensor.data); }
-  int64_t index(uint32_t i) const { return static_cast<const int64_t*>(batch_.fields[3]->dl_tensor.data)[i]; }
+  int64_t index(uint32_t i) const {
+    return static_cast<const int64_t*>(batch_.fields[3]->dl_tensor.data)[i];
+  }
 
  private:
   hr_batch batch_{};

@@ -26,7 +26,8 @@ TEST(ConnectTest, WaitsForAListenerAndNamesItAtTheDeadline) {
   ClientPtr client;
   const std::string address = FreshAddress();
   EXPECT_EQ(Open(address, 60, &client), HR_DEADLINE_EXCEEDED);
-  EXPECT_THAT(hr_last_error(), AllOf(HasSubstr("no daemon listens at " + address), HasSubstr("60 ms")));
+  EXPECT_THAT(hr_last_error(),
+              AllOf(HasSubstr("no daemon listens at " + address), HasSubstr("60 ms")));
   std::optional<FakeDaemonProcess> daemon;
   std::thread starter([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -52,7 +53,8 @@ TEST(ConnectTest, APathInTheFileSystemWorksToo) {
 }
 
 TEST(ConnectTest, AListenerOfAnotherUserIsNotTrusted) {
-  if (geteuid() != 0) return;  // only root can make one; the other half of the rule is used by every other test
+  if (geteuid() != 0)
+    return;  // only root can make one; the other half of the rule is used by every other test
   const std::string address = FreshAddress();
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
@@ -107,7 +109,9 @@ TEST(RequestTest, JsonGoesInAndComesBack) {
   const FakeDaemonProcess daemon(address, {});
   const ClientPtr client = OpenClient(address);
   char* answer = nullptr;
-  ASSERT_EQ(hr_request(client.get(), HR_DESCRIBE, "{\"dataset\": \"/x\"}", kTimeoutMs, &answer, nullptr), HR_OK);
+  ASSERT_EQ(
+      hr_request(client.get(), HR_DESCRIBE, "{\"dataset\": \"/x\"}", kTimeoutMs, &answer, nullptr),
+      HR_OK);
   EXPECT_STREQ(answer, "{\"asked\": {\"dataset\": \"/x\"}}");
   hr_free(answer);
 }
@@ -143,7 +147,8 @@ TEST(RequestTest, ReconnectsOnceWhenTheDaemonWasReplaced) {
   const ClientPtr client = OpenClient(address);
   daemon.emplace(address, std::vector<std::string>{});
   char* answer = nullptr;
-  ASSERT_EQ(hr_request(client.get(), HR_STATS, "{}", kTimeoutMs, &answer, nullptr), HR_OK) << hr_last_error();
+  ASSERT_EQ(hr_request(client.get(), HR_STATS, "{}", kTimeoutMs, &answer, nullptr), HR_OK)
+      << hr_last_error();
   EXPECT_EQ(std::string(answer), "{\"pid\": " + std::to_string(daemon->pid()) + "}");
   hr_free(answer);
 }
@@ -159,7 +164,8 @@ TEST(RequestTest, AnAnswerThatComesTooLateIsNotTakenForTheNextOne) {
   EXPECT_THAT(hr_last_error(), HasSubstr("50 ms"));
   daemon.Signal(SIGCONT);
   int fd = -2;
-  ASSERT_EQ(hr_request(client.get(), HR_DESCRIBE, "{}", kTimeoutMs, &answer, &fd), HR_OK) << hr_last_error();
+  ASSERT_EQ(hr_request(client.get(), HR_DESCRIBE, "{}", kTimeoutMs, &answer, &fd), HR_OK)
+      << hr_last_error();
   EXPECT_STREQ(answer, "{\"asked\": {}}");
   EXPECT_EQ(fd, -1);
   hr_free(answer);
@@ -170,9 +176,11 @@ TEST(RequestTest, OnlyRequestsOfJsonAreAllowed) {
   const FakeDaemonProcess daemon(address, {});
   const ClientPtr client = OpenClient(address);
   char* answer = nullptr;
-  EXPECT_EQ(hr_request(client.get(), HR_OPEN, "{}", kTimeoutMs, &answer, nullptr), HR_INVALID_ARGUMENT);
+  EXPECT_EQ(hr_request(client.get(), HR_OPEN, "{}", kTimeoutMs, &answer, nullptr),
+            HR_INVALID_ARGUMENT);
   const std::string huge(HR_MAX_REQUEST_BYTES + 1, ' ');
-  EXPECT_EQ(hr_request(client.get(), HR_STATS, huge.c_str(), kTimeoutMs, &answer, nullptr), HR_INVALID_ARGUMENT);
+  EXPECT_EQ(hr_request(client.get(), HR_STATS, huge.c_str(), kTimeoutMs, &answer, nullptr),
+            HR_INVALID_ARGUMENT);
 }
 
 TEST(RequestTest, ManyThreadsShareOneClient) {
@@ -185,7 +193,8 @@ TEST(RequestTest, ManyThreadsShareOneClient) {
       const std::string json = "{\"n\": " + std::to_string(t) + "}";
       for (int i = 0; i < 100; ++i) {
         char* answer = nullptr;
-        ASSERT_EQ(hr_request(client.get(), HR_DESCRIBE, json.c_str(), kTimeoutMs, &answer, nullptr), HR_OK);
+        ASSERT_EQ(hr_request(client.get(), HR_DESCRIBE, json.c_str(), kTimeoutMs, &answer, nullptr),
+                  HR_OK);
         EXPECT_EQ(std::string(answer), "{\"asked\": " + json + "}");
         hr_free(answer);
       }

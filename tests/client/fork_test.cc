@@ -1,11 +1,10 @@
 // A forked child shares the parent's memory, and must not disturb it.
+#include <dirent.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <dirent.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -33,7 +32,8 @@ int CountSockets() {
   while (const dirent* entry = readdir(folder)) {
     char target[64] = {};
     const std::string path = std::string("/proc/self/fd/") + entry->d_name;
-    if (readlink(path.c_str(), target, sizeof target - 1) > 0 && strncmp(target, "socket:", 7) == 0) ++count;
+    if (readlink(path.c_str(), target, sizeof target - 1) > 0 && strncmp(target, "socket:", 7) == 0)
+      ++count;
   }
   closedir(folder);
   return count;
@@ -70,7 +70,8 @@ TEST_F(ForkTest, AChildsDeletersDoNotGiveTheParentsSlotsBack) {
 TEST_F(ForkTest, ARawCloneWithoutForkHandlersIsGuardedToo) {
   Batch batch;
   ASSERT_EQ(batch.Next(session_.get()), HR_OK);
-  const pid_t child = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+  const pid_t child =
+      static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
   if (child == 0) {
     hr_dl_managed_tensor* image = batch.Take(0);
     image->deleter(image);
@@ -89,14 +90,17 @@ TEST_F(ForkTest, AChildMayNotUseItsParentsSession) {
               if (strstr(hr_last_error(), "fork") == nullptr) return 2;
               if (hr_session_seek(session_.get(), 0, 0, 10) != HR_FAILED_PRECONDITION) return 3;
               char* answer;
-              if (hr_request(client_.get(), HR_STATS, "{}", 10, &answer, nullptr) != HR_FAILED_PRECONDITION) return 4;
+              if (hr_request(client_.get(), HR_STATS, "{}", 10, &answer, nullptr) !=
+                  HR_FAILED_PRECONDITION)
+                return 4;
               hr_session_close(session_.get());
               hr_client_close(client_.get());
               return 0;
             }),
             0);
   Batch batch;
-  for (int step = 0; step < 20; ++step) ASSERT_EQ(batch.Next(session_.get()), HR_OK) << hr_last_error();
+  for (int step = 0; step < 20; ++step)
+    ASSERT_EQ(batch.Next(session_.get()), HR_OK) << hr_last_error();
 }
 
 TEST_F(ForkTest, AChildOpensItsOwnWhileTheParentGoesOn) {
@@ -109,7 +113,8 @@ TEST_F(ForkTest, AChildOpensItsOwnWhileTheParentGoesOn) {
     Batch batches[3];
     for (int step = 0; step < 60; ++step) {
       Batch& batch = batches[step % 3];
-      if (batch.Next(session.get()) != HR_OK || batch.index(0) != 100 + 4 * step || !IsRight(batch)) _exit(1);
+      if (batch.Next(session.get()) != HR_OK || batch.index(0) != 100 + 4 * step || !IsRight(batch))
+        _exit(1);
     }
     hr_session_stats stats;
     hr_session_get_stats(session.get(), &stats);

@@ -12,7 +12,8 @@ int OpenHostile(const std::string& lie, int timeout_ms) {
   const FakeDaemonProcess daemon(address, {"--hostile", lie});
   const ClientPtr client = OpenClient(address);
   hr_session* session = nullptr;
-  const int code = hr_session_open(client.get(), SpecJson().c_str(), nullptr, 0, 0, timeout_ms, &session);
+  const int code =
+      hr_session_open(client.get(), SpecJson().c_str(), nullptr, 0, 0, timeout_ms, &session);
   EXPECT_EQ(session, nullptr);
   hr_session_close(session);
   return code;
@@ -26,11 +27,12 @@ TEST_P(MalformedOpenAnswerTest, IsAnErrorAtOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Lies, MalformedOpenAnswerTest,
-                         testing::Values("short", "long", "slots-none", "slots-many", "fields-many", "batch-none",
-                                         "field-offset", "field-offset-wraps", "field-shape", "field-stride",
-                                         "field-dims", "field-type", "field-name", "text-short", "report-offset",
-                                         "slot-bytes", "hash-endless", "no-memfd", "memfd-small", "memfd-unsealed",
-                                         "socket-as-memfd"));
+                         testing::Values("short", "long", "slots-none", "slots-many", "fields-many",
+                                         "batch-none", "field-offset", "field-offset-wraps",
+                                         "field-shape", "field-stride", "field-dims", "field-type",
+                                         "field-name", "text-short", "report-offset", "slot-bytes",
+                                         "hash-endless", "no-memfd", "memfd-small",
+                                         "memfd-unsealed", "socket-as-memfd"));
 
 class MalformedFrameTest : public testing::TestWithParam<const char*> {};
 
@@ -39,7 +41,8 @@ TEST_P(MalformedFrameTest, IsAnErrorAtOnce) {
   EXPECT_THAT(hr_last_error(), HasSubstr("malformed"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Lies, MalformedFrameTest, testing::Values("magic", "type", "id", "length"));
+INSTANTIATE_TEST_SUITE_P(Lies, MalformedFrameTest,
+                         testing::Values("magic", "type", "id", "length"));
 
 TEST(HostileTest, AnAnswerThatEndsInTheMiddleIsTriedAgainUntilTheDeadline) {
   EXPECT_EQ(OpenHostile("half", 300), HR_DEADLINE_EXCEEDED);

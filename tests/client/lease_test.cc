@@ -61,7 +61,8 @@ TEST_F(LeaseTest, SmallFieldsPinNothing) {
   }
   EXPECT_EQ(Stats().copied_batches, 0u);
   for (size_t i = 0; i < labels.size(); ++i) {
-    EXPECT_EQ(static_cast<int64_t*>(labels[i]->dl_tensor.data)[3], static_cast<int64_t>(10 * (4 * i + 3)));
+    EXPECT_EQ(static_cast<int64_t*>(labels[i]->dl_tensor.data)[3],
+              static_cast<int64_t>(10 * (4 * i + 3)));
     labels[i]->deleter(labels[i]);
   }
 }
@@ -173,7 +174,8 @@ TEST_F(LeaseTest, AfterShutdownDeletersAreHarmless) {
     Batch third;
     if (third.Next(session.get()) != HR_OK || !IsRight(third)) _exit(3);
     hr_session_get_stats(session.get(), &stats);
-    _exit(stats.slots_leased == 3 ? 0 : 4);  // what was dropped after the shutdown was not given back
+    _exit(stats.slots_leased == 3 ? 0
+                                  : 4);  // what was dropped after the shutdown was not given back
   }
   int state = 0;
   waitpid(child, &state, 0);
@@ -186,7 +188,9 @@ struct Capsule {
   const char* name;
   void* pointer;
 };
-int IsValid(void* capsule, const char* name) { return strcmp(static_cast<Capsule*>(capsule)->name, name) == 0; }
+int IsValid(void* capsule, const char* name) {
+  return strcmp(static_cast<Capsule*>(capsule)->name, name) == 0;
+}
 void* GetPointer(void* capsule, const char*) { return static_cast<Capsule*>(capsule)->pointer; }
 
 TEST_F(LeaseTest, ACapsuleThatNobodyConsumedGivesItsSlotBack) {

@@ -25,9 +25,10 @@ TEST(LibraryTest, ShowsTheFunctionsOfItsHeaderAndNothingElse) {
   for (std::string line; std::getline(lines, line);) symbols.push_back(line);
   EXPECT_THAT(symbols,
               testing::UnorderedElementsAre(
-                  "hr_last_error", "hr_version", "hr_client_open", "hr_client_close", "hr_request", "hr_free",
-                  "hr_session_open", "hr_session_close", "hr_session_info", "hr_session_next", "hr_session_seek",
-                  "hr_session_get_stats", "hr_set_capsule_functions", "hr_capsule_destructor", "hr_shutdown"));
+                  "hr_last_error", "hr_version", "hr_client_open", "hr_client_close", "hr_request",
+                  "hr_free", "hr_session_open", "hr_session_close", "hr_session_info",
+                  "hr_session_next", "hr_session_seek", "hr_session_get_stats",
+                  "hr_set_capsule_functions", "hr_capsule_destructor", "hr_shutdown"));
 }
 
 TEST(LibraryTest, NeedsNothingButTheCLibraryAndIsSmall) {
@@ -36,11 +37,13 @@ TEST(LibraryTest, NeedsNothingButTheCLibraryAndIsSmall) {
   std::istringstream lines(dynamic);
   for (std::string line; std::getline(lines, line);) {
     if (line.find("(NEEDED)") == std::string::npos) continue;
-    EXPECT_THAT(line, testing::AnyOf(testing::HasSubstr("[libc.so"), testing::HasSubstr("[ld-linux"),
-                                     testing::HasSubstr("[libm.so")));
+    EXPECT_THAT(line,
+                testing::AnyOf(testing::HasSubstr("[libc.so"), testing::HasSubstr("[ld-linux"),
+                               testing::HasSubstr("[libm.so")));
   }
   EXPECT_THAT(dynamic, testing::HasSubstr("NODELETE"));
-  const std::string stripped = testing::TempDir() + "libheadrace-stripped-" + std::to_string(getpid());
+  const std::string stripped =
+      testing::TempDir() + "libheadrace-stripped-" + std::to_string(getpid());
   OutputOf("strip -o " + stripped + " " CLIENT_LIBRARY);
   struct stat info = {};
   EXPECT_EQ(stat(stripped.c_str(), &info), 0);

@@ -21,7 +21,8 @@ using testing::HasSubstr;
 
 int DaemonPid(hr_client* client) {
   char* answer = nullptr;
-  EXPECT_EQ(hr_request(client, HR_STATS, "{}", kTimeoutMs, &answer, nullptr), HR_OK) << hr_last_error();
+  EXPECT_EQ(hr_request(client, HR_STATS, "{}", kTimeoutMs, &answer, nullptr), HR_OK)
+      << hr_last_error();
   if (answer == nullptr) return -1;
   const int pid = atoi(strchr(answer, ':') + 1);
   hr_free(answer);
@@ -61,7 +62,8 @@ TEST(PrivateDaemonTest, StartsServesAndEndsWithItsLastConnection) {
   ClientPtr client = OpenClient(address, FAKE_DAEMON);
   SessionPtr session = OpenSession(client.get());
   Batch batch;
-  for (int step = 0; step < 20; ++step) ASSERT_EQ(batch.Next(session.get()), HR_OK) << hr_last_error();
+  for (int step = 0; step < 20; ++step)
+    ASSERT_EQ(batch.Next(session.get()), HR_OK) << hr_last_error();
   const int daemon = DaemonPid(client.get());
   batch.Drop();
   session.reset();
@@ -104,7 +106,8 @@ TEST(PrivateDaemonTest, DoesNotInheritBlockedOrIgnoredSignals) {
   for (std::string line; std::getline(file, line);) {
     if (line.rfind("SigBlk:", 0) == 0 || line.rfind("SigIgn:", 0) == 0) {
       // Signals 32 and 33 are glibc's own.
-      const uint64_t set = std::stoull(line.substr(line.find('\t')), nullptr, 16) & ~(uint64_t{3} << 31);
+      const uint64_t set =
+          std::stoull(line.substr(line.find('\t')), nullptr, 16) & ~(uint64_t{3} << 31);
       EXPECT_EQ(set, 0u) << line;
     }
   }
@@ -122,10 +125,13 @@ TEST(PrivateDaemonTest, RanksThatStartTogetherGetOneDaemon) {
     const ClientPtr client = OpenClient(address, FAKE_DAEMON, {}, 2000);
     const int pid = DaemonPid(client.get());
     if (write(ends[1], &pid, sizeof pid) != sizeof pid) _exit(1);
-    const SessionPtr session = OpenSession(client.get(), SpecJson({.rank = rank, .world_size = kRanks}));
+    const SessionPtr session =
+        OpenSession(client.get(), SpecJson({.rank = rank, .world_size = kRanks}));
     Batch batch;
     for (int step = 0; step < 20; ++step) {
-      if (batch.Next(session.get()) != HR_OK || batch.index(0) != 32 * step + 4 * rank || !IsRight(batch)) _exit(2);
+      if (batch.Next(session.get()) != HR_OK || batch.index(0) != 32 * step + 4 * rank ||
+          !IsRight(batch))
+        _exit(2);
     }
     _exit(0);
   }
@@ -164,8 +170,8 @@ TEST(PrivateDaemonTest, ClientsThatComeAndGoWhileItEndsAllTheTimeNeverFail) {
   for (std::thread& thread : threads) thread.join();
 }
 
-int OpenPrivate(const std::string& address, const char* executable, std::vector<const char*> arguments,
-                int timeout_ms = kTimeoutMs) {
+int OpenPrivate(const std::string& address, const char* executable,
+                std::vector<const char*> arguments, int timeout_ms = kTimeoutMs) {
   arguments.push_back(nullptr);
   const hr_connect_options options = {address.c_str(), executable, arguments.data(), 0};
   hr_client* client = nullptr;
@@ -176,8 +182,11 @@ int OpenPrivate(const std::string& address, const char* executable, std::vector<
 
 TEST(PrivateDaemonTest, ThreeFailedStartsAreAnErrorInTheDaemonsOwnWords) {
   const std::string address = FreshAddress();
-  EXPECT_EQ(OpenPrivate(address, FAKE_DAEMON, {"--start-error", "host-memory: 3 bytes are too few"}), HR_UNAVAILABLE);
-  EXPECT_THAT(hr_last_error(), AllOf(HasSubstr("3 tries"), HasSubstr("host-memory: 3 bytes are too few")));
+  EXPECT_EQ(
+      OpenPrivate(address, FAKE_DAEMON, {"--start-error", "host-memory: 3 bytes are too few"}),
+      HR_UNAVAILABLE);
+  EXPECT_THAT(hr_last_error(),
+              AllOf(HasSubstr("3 tries"), HasSubstr("host-memory: 3 bytes are too few")));
   EXPECT_TRUE(NameGetsFree(address));
 }
 

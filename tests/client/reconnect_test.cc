@@ -1,4 +1,5 @@
-// The daemon dies, stops, changes, or comes back late: none lost, none twice, and a clear end where there is no way on.
+// The daemon dies, stops, changes, or comes back late: none lost, none twice, and a clear end where
+// there is no way on.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +22,9 @@ using testing::HasSubstr;
 
 class ReconnectTest : public testing::Test {
  protected:
-  void Start(std::vector<std::string> options = {}) { daemon_.emplace(address_, std::move(options)); }
+  void Start(std::vector<std::string> options = {}) {
+    daemon_.emplace(address_, std::move(options));
+  }
   hr_session_stats Stats(hr_session* session) {
     hr_session_stats stats;
     hr_session_get_stats(session, &stats);
@@ -61,7 +64,8 @@ TEST_F(ReconnectTest, TheErrorAtTheDeadlineNamesStepTimeAndCause) {
   const std::string pid = std::to_string(daemon_->pid());
   EXPECT_EQ(batch.Next(session.get(), 100), HR_DEADLINE_EXCEEDED);
   EXPECT_THAT(hr_last_error(), AllOf(HasSubstr("epoch 2, position 24"), HasSubstr("within 100 ms"),
-                                     HasSubstr("pid " + pid + ") ended"), HasSubstr("no daemon listens at " + address_)));
+                                     HasSubstr("pid " + pid + ") ended"),
+                                     HasSubstr("no daemon listens at " + address_)));
 }
 
 TEST_F(ReconnectTest, AStoppedDaemonsReasonIsTold) {
@@ -82,8 +86,9 @@ TEST_F(ReconnectTest, AnotherDatasetIsAClearErrorAtOnce) {
   ASSERT_EQ(batch.Next(session.get()), HR_OK);
   Start({"--hash", "22222222222222222222222222222222"});
   EXPECT_EQ(batch.Next(session.get()), HR_FAILED_PRECONDITION);
-  EXPECT_THAT(hr_last_error(), AllOf(HasSubstr("changed"), HasSubstr("11111111111111111111111111111111"),
-                                     HasSubstr("22222222222222222222222222222222")));
+  EXPECT_THAT(hr_last_error(),
+              AllOf(HasSubstr("changed"), HasSubstr("11111111111111111111111111111111"),
+                    HasSubstr("22222222222222222222222222222222")));
 }
 
 TEST_F(ReconnectTest, AnotherOrderOrPixelVersionIsAClearErrorAtOnce) {
@@ -127,7 +132,8 @@ TEST_F(ReconnectTest, CallsWithShortDeadlinesGetThroughAReconnection) {
   ASSERT_EQ(batch.Next(session.get()), HR_OK);
   Start({"--delay-us", "3000", "--start-delay-ms", "100"});
   int code = HR_DEADLINE_EXCEEDED;
-  for (int tries = 0; tries < 5000 && code == HR_DEADLINE_EXCEEDED; ++tries) code = batch.Next(session.get(), 1);
+  for (int tries = 0; tries < 5000 && code == HR_DEADLINE_EXCEEDED; ++tries)
+    code = batch.Next(session.get(), 1);
   ASSERT_EQ(code, HR_OK) << hr_last_error();
   EXPECT_EQ(batch.index(0), 4);
 }
@@ -160,17 +166,20 @@ TEST_F(ReconnectTest, ASeekThatIsNotAnsweredStillDecidesWhereTheSessionGoesOn) {
 // Kills the private daemon at random moments until it is told to stop.
 class Killer {
  public:
-  Killer(const std::string& address, int mean_ms) : thread_([this, address, mean_ms] {
-    std::mt19937 random(7);
-    while (!done_) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(random() % (2 * mean_ms)));
-      const ClientPtr client = OpenClient(address, FAKE_DAEMON, {"--size", "1000"});
-      char* answer = nullptr;
-      if (client == nullptr || hr_request(client.get(), HR_STATS, "{}", kTimeoutMs, &answer, nullptr) != HR_OK) continue;
-      if (kill(atoi(strchr(answer, ':') + 1), SIGKILL) == 0) ++kills_;
-      hr_free(answer);
-    }
-  }) {}
+  Killer(const std::string& address, int mean_ms)
+      : thread_([this, address, mean_ms] {
+          std::mt19937 random(7);
+          while (!done_) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(random() % (2 * mean_ms)));
+            const ClientPtr client = OpenClient(address, FAKE_DAEMON, {"--size", "1000"});
+            char* answer = nullptr;
+            if (client == nullptr ||
+                hr_request(client.get(), HR_STATS, "{}", kTimeoutMs, &answer, nullptr) != HR_OK)
+              continue;
+            if (kill(atoi(strchr(answer, ':') + 1), SIGKILL) == 0) ++kills_;
+            hr_free(answer);
+          }
+        }) {}
   ~Killer() {
     done_ = true;
     thread_.join();
@@ -183,11 +192,13 @@ class Killer {
   std::thread thread_;
 };
 
-// Takes `steps` batches, holding some in random number and order; false at the first that is not the next one.
+// Takes `steps` batches, holding some in random number and order; false at the first that is not
+// the next one.
 testing::AssertionResult Train(const std::string& address, int rank, int world_size, int steps) {
   const ClientPtr client = OpenClient(address, FAKE_DAEMON, {"--size", "1000"});
   if (client == nullptr) return testing::AssertionFailure() << hr_last_error();
-  const SessionPtr session = OpenSession(client.get(), SpecJson({.batch_size = 2, .rank = rank, .world_size = world_size}));
+  const SessionPtr session = OpenSession(
+      client.get(), SpecJson({.batch_size = 2, .rank = rank, .world_size = world_size}));
   if (session == nullptr) return testing::AssertionFailure() << hr_last_error();
   std::mt19937 random(static_cast<unsigned>(rank));
   std::vector<Batch> held;
@@ -197,7 +208,8 @@ testing::AssertionResult Train(const std::string& address, int rank, int world_s
     if (batch.Next(session.get()) != HR_OK) return testing::AssertionFailure() << hr_last_error();
     const int64_t first = (step % per_epoch) * 2 * world_size + 2 * rank;
     if (batch.index(0) != first || batch.get().epoch != static_cast<uint64_t>(step / per_epoch)) {
-      return testing::AssertionFailure() << "step " << step << ": sample " << batch.index(0) << ", not " << first;
+      return testing::AssertionFailure()
+             << "step " << step << ": sample " << batch.index(0) << ", not " << first;
     }
     if (auto right = IsRight(batch); !right) return right;
     held.push_back(std::move(batch));
@@ -244,7 +256,8 @@ TEST_F(ReconnectTest, TrainersThatAreKilledDisturbNobody) {
     kill(child, SIGKILL);
     int state = 0;
     waitpid(child, &state, 0);
-    EXPECT_TRUE(WIFSIGNALED(state)) << "a trainer ended by itself: it had a wrong batch or an error";
+    EXPECT_TRUE(WIFSIGNALED(state))
+        << "a trainer ended by itself: it had a wrong batch or an error";
   }
   trainer.join();
   EXPECT_TRUE(result);

@@ -53,8 +53,10 @@ TEST_F(SessionTest, FieldsAreDescribedAsDlpackDemands) {
   EXPECT_EQ(image.dtype.code, 2);
   EXPECT_EQ(image.dtype.bits, 32);
   EXPECT_EQ(image.dtype.lanes, 1);
-  EXPECT_EQ(std::vector<int64_t>(image.shape, image.shape + 4), (std::vector<int64_t>{4, 3, 64, 64}));
-  EXPECT_EQ(std::vector<int64_t>(image.strides, image.strides + 4), (std::vector<int64_t>{12288, 4096, 64, 1}));
+  EXPECT_EQ(std::vector<int64_t>(image.shape, image.shape + 4),
+            (std::vector<int64_t>{4, 3, 64, 64}));
+  EXPECT_EQ(std::vector<int64_t>(image.strides, image.strides + 4),
+            (std::vector<int64_t>{12288, 4096, 64, 1}));
   const hr_dl_tensor& label = batch.get().fields[1]->dl_tensor;
   EXPECT_EQ(label.ndim, 1);
   EXPECT_EQ(label.dtype.code, 0);
@@ -71,7 +73,8 @@ TEST_F(SessionTest, FieldsAreDescribedAsDlpackDemands) {
 TEST_F(SessionTest, AnEmptyPartOfALastStepIsABatchOfLengthZero) {
   Start({"--size", "5"});
   // World of 4 with one sample left: ranks 0 … 2 get nothing of it.
-  const SessionPtr session = OpenSession(client_.get(), SpecJson({.batch_size = 1, .rank = 0, .world_size = 4}));
+  const SessionPtr session =
+      OpenSession(client_.get(), SpecJson({.batch_size = 1, .rank = 0, .world_size = 4}));
   Batch batch;
   ASSERT_EQ(batch.Next(session.get()), HR_OK);
   ASSERT_EQ(batch.Next(session.get()), HR_OK) << hr_last_error();
@@ -105,12 +108,13 @@ TEST_F(SessionTest, InfoIsTheDaemonsAnswer) {
 TEST_F(SessionTest, AnotherHashThanTheOneDemandedIsRefused) {
   Start({"--hash", "0123456789abcdef0123456789abcdef"});
   hr_session* session = nullptr;
-  EXPECT_EQ(hr_session_open(client_.get(), SpecJson().c_str(), "ffffffffffffffffffffffffffffffff", 0, 0, kTimeoutMs,
-                            &session),
+  EXPECT_EQ(hr_session_open(client_.get(), SpecJson().c_str(), "ffffffffffffffffffffffffffffffff",
+                            0, 0, kTimeoutMs, &session),
             HR_FAILED_PRECONDITION);
   EXPECT_EQ(session, nullptr);
-  EXPECT_THAT(hr_last_error(), AllOf(HasSubstr("changed"), HasSubstr("ffffffffffffffffffffffffffffffff"),
-                                     HasSubstr("0123456789abcdef0123456789abcdef")));
+  EXPECT_THAT(hr_last_error(),
+              AllOf(HasSubstr("changed"), HasSubstr("ffffffffffffffffffffffffffffffff"),
+                    HasSubstr("0123456789abcdef0123456789abcdef")));
 }
 
 TEST_F(SessionTest, ABadBatchIsReportedAndTheNextCallGoesOnBehindIt) {
@@ -138,7 +142,8 @@ TEST_F(SessionTest, SeekGoesOnAtAnotherCursorAndThrowsNothingElseAway) {
   ASSERT_EQ(held.Next(session.get()), HR_OK);
   for (int round = 0; round < 100; ++round) {
     const uint64_t epoch = 3 + round, position = 4 * ((round * 37) % 200);
-    ASSERT_EQ(hr_session_seek(session.get(), epoch, position, kTimeoutMs), HR_OK) << hr_last_error();
+    ASSERT_EQ(hr_session_seek(session.get(), epoch, position, kTimeoutMs), HR_OK)
+        << hr_last_error();
     for (int step = 0; step < round % 4; ++step) {
       ASSERT_EQ(batch.Next(session.get()), HR_OK) << hr_last_error();
       EXPECT_EQ(batch.get().epoch, epoch);
@@ -186,8 +191,9 @@ TEST_F(SessionTest, TheDeadlineNamesTheStepAndTheSessionStaysUsable) {
   ASSERT_EQ(batch.Next(session.get()), HR_OK);
   ASSERT_EQ(batch.Next(session.get()), HR_OK);
   ASSERT_EQ(batch.Next(session.get(), 50), HR_DEADLINE_EXCEEDED);
-  EXPECT_THAT(hr_last_error(), AllOf(HasSubstr("epoch 5, position 48"), HasSubstr("within 50 ms"),
-                                     HasSubstr("pid " + std::to_string(daemon_->pid())), HasSubstr("connected")));
+  EXPECT_THAT(hr_last_error(),
+              AllOf(HasSubstr("epoch 5, position 48"), HasSubstr("within 50 ms"),
+                    HasSubstr("pid " + std::to_string(daemon_->pid())), HasSubstr("connected")));
   EXPECT_EQ(hr_session_seek(session.get(), 0, 0, kTimeoutMs), HR_OK);
   ASSERT_EQ(batch.Next(session.get(), 0), HR_DEADLINE_EXCEEDED);
 }
@@ -221,7 +227,8 @@ TEST_F(SessionTest, SeveralSessionsOfOneClientRunSideBySide) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 4; ++rank) {
     threads.emplace_back([&, rank] {
-      const SessionPtr session = OpenSession(client_.get(), SpecJson({.rank = rank, .world_size = 4}));
+      const SessionPtr session =
+          OpenSession(client_.get(), SpecJson({.rank = rank, .world_size = 4}));
       Batch batch;
       for (int64_t step = 0; step < 62; ++step) {
         ASSERT_EQ(batch.Next(session.get()), HR_OK) << hr_last_error();
@@ -238,7 +245,8 @@ TEST_F(SessionTest, OutlivesTheClientItWasOpenedWith) {
   const SessionPtr session = OpenSession(client_.get());
   client_.reset();
   Batch batch;
-  for (int step = 0; step < 10; ++step) ASSERT_EQ(batch.Next(session.get()), HR_OK) << hr_last_error();
+  for (int step = 0; step < 10; ++step)
+    ASSERT_EQ(batch.Next(session.get()), HR_OK) << hr_last_error();
   EXPECT_EQ(hr_session_seek(session.get(), 1, 8, kTimeoutMs), HR_OK) << hr_last_error();
   ASSERT_EQ(batch.Next(session.get()), HR_OK);
   EXPECT_EQ(batch.index(0), 8);

@@ -26,7 +26,9 @@ class Tiff {
     bytes_ += bytes;
     return *this;
   }
-  int Read() const { return ExifOrientation({reinterpret_cast<const uint8_t*>(bytes_.data()), bytes_.size()}); }
+  int Read() const {
+    return ExifOrientation({reinterpret_cast<const uint8_t*>(bytes_.data()), bytes_.size()});
+  }
   const std::string& bytes() const { return bytes_; }
 
  private:
@@ -42,8 +44,9 @@ class Tiff {
 };
 
 class Exif : public ::testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(ByteOrders, Exif, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "big_endian" : "little_endian"; });
+INSTANTIATE_TEST_SUITE_P(ByteOrders, Exif, ::testing::Bool(), [](const auto& info) {
+  return info.param ? "big_endian" : "little_endian";
+});
 
 TEST_P(Exif, GivesTheEightValuesAndOneForOtherNumbers) {
   for (unsigned value = 0; value <= 300; ++value) {
@@ -53,12 +56,19 @@ TEST_P(Exif, GivesTheEightValuesAndOneForOtherNumbers) {
 }
 
 TEST_P(Exif, ReadsWholeNumbersOfAllTypesButNotTextOrBytes) {
-  const auto inlined = [](unsigned type) { return Tiff(GetParam()).U16(1).Entry(274, type, 1).U32(6).U32(0).Read(); };
+  const auto inlined = [](unsigned type) {
+    return Tiff(GetParam()).U16(1).Entry(274, type, 1).U32(6).U32(0).Read();
+  };
   EXPECT_EQ(inlined(4), 6) << "LONG";
   EXPECT_EQ(inlined(9), 6) << "SLONG";
   EXPECT_EQ(inlined(13), 6) << "IFD";
   const auto first_byte = [](unsigned type) {
-    return Tiff(GetParam()).U16(1).Entry(274, type, 1).Raw(std::string("\6\0\0\0", 4)).U32(0).Read();
+    return Tiff(GetParam())
+        .U16(1)
+        .Entry(274, type, 1)
+        .Raw(std::string("\6\0\0\0", 4))
+        .U32(0)
+        .Read();
   };
   EXPECT_EQ(first_byte(6), 6) << "SBYTE";
   EXPECT_EQ(first_byte(1), 1) << "BYTE";
@@ -71,7 +81,8 @@ TEST_P(Exif, ReadsWholeNumbersOfAllTypesButNotTextOrBytes) {
   EXPECT_EQ(rational(18, 3), 6);
   EXPECT_EQ(rational(13, 2), 1);
   EXPECT_EQ(rational(6, 0), 1);
-  EXPECT_EQ(Tiff(GetParam()).U16(1).Entry(274, 11, 1).U32(0x40C00000).U32(0).Read(), 6) << "FLOAT 6.0";
+  EXPECT_EQ(Tiff(GetParam()).U16(1).Entry(274, 11, 1).U32(0x40C00000).U32(0).Read(), 6)
+      << "FLOAT 6.0";
 }
 
 TEST_P(Exif, IsAbsentWithoutTheTagOrWithoutValues) {
@@ -116,10 +127,18 @@ TEST(ExifBlock, OfAnotherKindIsIgnored) {
 TEST(ExifBlock, SurvivesArbitraryBytes) {
   std::mt19937 random(3);
   for (int i = 0; i < 20000; ++i) {
-    std::string block = Tiff(i % 2 == 0).U16(3).Orientation(6).Entry(282, 5, 1).U32(50).Orientation(3).U32(0).bytes();
+    std::string block = Tiff(i % 2 == 0)
+                            .U16(3)
+                            .Orientation(6)
+                            .Entry(282, 5, 1)
+                            .U32(50)
+                            .Orientation(3)
+                            .U32(0)
+                            .bytes();
     for (int k = 0; k < 4; ++k) block[random() % block.size()] = static_cast<char>(random());
     block.resize(random() % (block.size() + 1));
-    const int found = ExifOrientation({reinterpret_cast<const uint8_t*>(block.data()), block.size()});
+    const int found =
+        ExifOrientation({reinterpret_cast<const uint8_t*>(block.data()), block.size()});
     ASSERT_TRUE(found >= 0 && found <= 8);
   }
 }

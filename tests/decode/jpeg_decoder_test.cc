@@ -17,15 +17,17 @@ namespace {
 
 using testing::AllSamplings;
 using testing::DecodeWhole;
+using ::testing::HasSubstr;
 using testing::JpegOptions;
 using testing::MakeJpeg;
 using testing::Process;
 using testing::Sampling;
-using ::testing::HasSubstr;
 
 std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
 
-int Below(std::mt19937* random, int bound) { return static_cast<int>((*random)() % static_cast<unsigned>(bound)); }
+int Below(std::mt19937* random, int bound) {
+  return static_cast<int>((*random)() % static_cast<unsigned>(bound));
+}
 
 Rect RandomRegion(std::mt19937* random, int width, int height) {
   Rect region;
@@ -45,7 +47,8 @@ std::vector<uint8_t> PixelsOf(const RgbImage& image) {
 }
 
 // `region` of a whole picture with `channels` interleaved channels.
-std::vector<uint8_t> Cut(const std::vector<uint8_t>& whole, int width, int channels, const Rect& region) {
+std::vector<uint8_t> Cut(const std::vector<uint8_t>& whole, int width, int channels,
+                         const Rect& region) {
   std::vector<uint8_t> part;
   for (int y = region.top; y < region.top + region.height; ++y) {
     const auto from = whole.begin() + (static_cast<ptrdiff_t>(y) * width + region.left) * channels;
@@ -61,7 +64,8 @@ std::vector<uint8_t> RgbOfCmyk(const std::vector<uint8_t>& cmyk) {
     const int white = 255 - (255 - cmyk[i + 3]);
     for (size_t channel = 0; channel < 3; ++channel) {
       const int ink = 255 - cmyk[i + channel];
-      rgb.push_back(static_cast<uint8_t>(std::max(white - static_cast<int>(ink * white / 255.0 + 0.5), 0)));
+      rgb.push_back(
+          static_cast<uint8_t>(std::max(white - static_cast<int>(ink * white / 255.0 + 0.5), 0)));
     }
   }
   return rgb;
@@ -94,27 +98,30 @@ TEST_P(JpegRegions, EqualAFullDecodeCutToThem) {
     ASSERT_TRUE(info.ok()) << info.status();
     const std::vector<uint8_t> whole = RgbWhole(file, sampling.components());
     for (int k = 0; k < 6; ++k) {
-      const Rect region = k == 0 ? Everything(*info) : RandomRegion(&random, options.width, options.height);
+      const Rect region =
+          k == 0 ? Everything(*info) : RandomRegion(&random, options.width, options.height);
       std::string warning;
       const absl::Status status = decoder.Decode(file, *info, region, &image, &warning);
       ASSERT_TRUE(status.ok()) << status;
       EXPECT_EQ(warning, "");
       ASSERT_TRUE(PixelsOf(image) == Cut(whole, options.width, 3, region))
-          << options.width << " x " << options.height << ", region " << region.top << ", " << region.left << ", "
-          << region.height << ", " << region.width;
+          << options.width << " x " << options.height << ", region " << region.top << ", "
+          << region.left << ", " << region.height << ", " << region.width;
     }
   }
 }
 
 std::string NameOf(const ::testing::TestParamInfo<std::tuple<Sampling, Process>>& info) {
-  static const char* const kNames[] = {"baseline", "scan_per_component", "progressive", "arithmetic"};
+  static const char* const kNames[] = {"baseline", "scan_per_component", "progressive",
+                                       "arithmetic"};
   return std::get<0>(info.param).name + "_" + kNames[static_cast<int>(std::get<1>(info.param))];
 }
-INSTANTIATE_TEST_SUITE_P(All, JpegRegions,
-                         ::testing::Combine(::testing::ValuesIn(AllSamplings()),
-                                            ::testing::Values(Process::kBaseline, Process::kScanPerComponent,
-                                                              Process::kProgressive, Process::kArithmetic)),
-                         NameOf);
+INSTANTIATE_TEST_SUITE_P(
+    All, JpegRegions,
+    ::testing::Combine(::testing::ValuesIn(AllSamplings()),
+                       ::testing::Values(Process::kBaseline, Process::kScanPerComponent,
+                                         Process::kProgressive, Process::kArithmetic)),
+    NameOf);
 
 // A 4:2:0 picture to be damaged.
 std::vector<uint8_t> Picture(Process process, int restart_interval = 0) {
@@ -140,8 +147,8 @@ Decoded Decode(const std::vector<uint8_t>& file, const Rect* region = nullptr) {
   JpegDecoder decoder;
   RgbImage image;
   Decoded result;
-  result.status =
-      decoder.Decode(file, *info, region == nullptr ? Everything(*info) : *region, &image, &result.warning);
+  result.status = decoder.Decode(file, *info, region == nullptr ? Everything(*info) : *region,
+                                 &image, &result.warning);
   if (result.status.ok()) result.pixels = PixelsOf(image);
   return result;
 }
@@ -174,8 +181,8 @@ TEST(JpegDecoder, ReportsWhatFollowsTheLastRow) {
   EXPECT_THAT(decoded.warning, HasSubstr("extraneous bytes before marker 0xd9"));
 }
 
-// What libjpeg makes of damage does not depend on where it started to look: rows and columns outside the region are
-// decoded for their entropy alone, with the same repairs.
+// What libjpeg makes of damage does not depend on where it started to look: rows and columns
+// outside the region are decoded for their entropy alone, with the same repairs.
 TEST(JpegDecoder, RegionsOfDamagedFilesEqualTheFullDecode) {
   std::mt19937 random(11);
   int damaged = 0;
@@ -183,7 +190,8 @@ TEST(JpegDecoder, RegionsOfDamagedFilesEqualTheFullDecode) {
     const Process process = static_cast<Process>(i % 3);
     std::vector<uint8_t> file = Picture(process, i % 2 == 0 ? 3 : 0);
     const size_t scan = file.size() / 3;  // behind the headers
-    for (int k = 0; k < 3; ++k) file[scan + random() % (file.size() - scan - 2)] = static_cast<uint8_t>(random());
+    for (int k = 0; k < 3; ++k)
+      file[scan + random() % (file.size() - scan - 2)] = static_cast<uint8_t>(random());
     const Decoded whole = Decode(file);
     if (!whole.status.ok()) continue;
     damaged += whole.warning.empty() ? 0 : 1;
@@ -202,7 +210,8 @@ TEST(JpegDecoder, RegionsOfSmoothedFilesEqualTheFullDecode) {
   std::vector<uint8_t> file = Picture(Process::kProgressive);
   // Ends behind the first scans: the DC coefficients, one bit of them open, and what fits.
   for (const int tenths : {3, 4, 5, 6}) {
-    std::vector<uint8_t> cut(file.begin(), file.begin() + static_cast<ptrdiff_t>(file.size() * tenths / 10));
+    std::vector<uint8_t> cut(file.begin(),
+                             file.begin() + static_cast<ptrdiff_t>(file.size() * tenths / 10));
     const std::vector<uint8_t> whole = DecodeWhole(cut);
     for (int k = 0; k < 20; ++k) {
       const Rect region = RandomRegion(&random, 90, 75);
@@ -228,7 +237,8 @@ TEST(JpegDecoder, KeepsNoTablesOfTheFileBefore) {
   const absl::Status status = decoder.Decode(bare, *info, Everything(*info), &image, nullptr);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(MessageOf(status), HasSubstr("Quantization table 0x00 was not defined"));
-  EXPECT_TRUE(decoder.Decode(file, *info, Everything(*info), &image, nullptr).ok()) << "usable after an error";
+  EXPECT_TRUE(decoder.Decode(file, *info, Everything(*info), &image, nullptr).ok())
+      << "usable after an error";
 }
 
 TEST(JpegDecoder, RefusesAnotherSizeThanTheIndexSays) {
@@ -275,7 +285,8 @@ TEST(JpegDecoder, SurvivesArbitraryDamage) {
     if (random() % 4 == 0) file.resize(2 + random() % (file.size() - 2));
     const absl::StatusOr<ImageInfo> info = ReadJpegHeader(file);
     if (!info.ok() || uint64_t{info->width} * info->height > 1000000) continue;
-    const Rect region = RandomRegion(&random, static_cast<int>(info->width), static_cast<int>(info->height));
+    const Rect region =
+        RandomRegion(&random, static_cast<int>(info->width), static_cast<int>(info->height));
     const Decoded decoded = Decode(file, &region);
     refused += decoded.status.ok() ? 0 : 1;
     const absl::StatusCode code = decoded.status.code();

@@ -20,17 +20,22 @@ struct Kind {
   int colour_type, bits;
   int channels() const {
     switch (colour_type) {
-      case PNG_COLOR_TYPE_RGB: return 3;
-      case PNG_COLOR_TYPE_GRAY_ALPHA: return 2;
-      case PNG_COLOR_TYPE_RGB_ALPHA: return 4;
-      default: return 1;
+      case PNG_COLOR_TYPE_RGB:
+        return 3;
+      case PNG_COLOR_TYPE_GRAY_ALPHA:
+        return 2;
+      case PNG_COLOR_TYPE_RGB_ALPHA:
+        return 4;
+      default:
+        return 1;
     }
   }
 };
 
 std::vector<Kind> AllKinds() {
   std::vector<Kind> kinds;
-  for (const int bits : {1, 2, 4, 8, 16}) kinds.push_back({"grey" + std::to_string(bits), PNG_COLOR_TYPE_GRAY, bits});
+  for (const int bits : {1, 2, 4, 8, 16})
+    kinds.push_back({"grey" + std::to_string(bits), PNG_COLOR_TYPE_GRAY, bits});
   for (const int bits : {1, 2, 4, 8}) {
     kinds.push_back({"palette" + std::to_string(bits), PNG_COLOR_TYPE_PALETTE, bits});
   }
@@ -61,12 +66,13 @@ Picture MakePng(const Kind& kind, int width, int height, bool interlaced, std::m
         file->insert(file->end(), data, data + size);
       },
       nullptr);
-  png_set_IHDR(png, info, static_cast<png_uint_32>(width), static_cast<png_uint_32>(height), kind.bits,
-               kind.colour_type, interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
-               PNG_FILTER_TYPE_DEFAULT);
+  png_set_IHDR(png, info, static_cast<png_uint_32>(width), static_cast<png_uint_32>(height),
+               kind.bits, kind.colour_type, interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
+               PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
   if (kind.colour_type == PNG_COLOR_TYPE_PALETTE) {
     for (int i = 0; i < 1 << kind.bits; ++i) {
-      picture.palette.push_back({static_cast<png_byte>((*random)()), static_cast<png_byte>((*random)()),
+      picture.palette.push_back({static_cast<png_byte>((*random)()),
+                                 static_cast<png_byte>((*random)()),
                                  static_cast<png_byte>((*random)())});
     }
     png_set_PLTE(png, info, picture.palette.data(), static_cast<int>(picture.palette.size()));
@@ -74,7 +80,8 @@ Picture MakePng(const Kind& kind, int width, int height, bool interlaced, std::m
   png_write_info(png, info);
   const size_t row_samples = static_cast<size_t>(width) * static_cast<size_t>(kind.channels());
   const size_t row_bytes = (row_samples * static_cast<size_t>(kind.bits) + 7) / 8;
-  std::vector<std::vector<uint8_t>> rows(static_cast<size_t>(height), std::vector<uint8_t>(row_bytes));
+  std::vector<std::vector<uint8_t>> rows(static_cast<size_t>(height),
+                                         std::vector<uint8_t>(row_bytes));
   std::vector<png_bytep> pointers;
   for (std::vector<uint8_t>& row : rows) {
     for (size_t i = 0; i < row_samples; ++i) {
@@ -87,7 +94,8 @@ Picture MakePng(const Kind& kind, int width, int height, bool interlaced, std::m
         row[2 * i + 1] = static_cast<uint8_t>(value);
       } else {
         const size_t bit = i * static_cast<size_t>(kind.bits);
-        row[bit / 8] |= static_cast<uint8_t>(value << (8 - static_cast<size_t>(kind.bits) - bit % 8));
+        row[bit / 8] |=
+            static_cast<uint8_t>(value << (8 - static_cast<size_t>(kind.bits) - bit % 8));
       }
     }
     pointers.push_back(row.data());
@@ -99,7 +107,8 @@ Picture MakePng(const Kind& kind, int width, int height, bool interlaced, std::m
 }
 
 // Pillow's rules, sample by sample.
-std::vector<uint8_t> Expected(const Kind& kind, const Picture& picture, int width, const Rect& region) {
+std::vector<uint8_t> Expected(const Kind& kind, const Picture& picture, int width,
+                              const Rect& region) {
   std::vector<uint8_t> rgb;
   for (int y = region.top; y < region.top + region.height; ++y) {
     for (int x = region.left; x < region.left + region.width; ++x) {
@@ -112,8 +121,9 @@ std::vector<uint8_t> Expected(const Kind& kind, const Picture& picture, int widt
           const int sample = samples[kind.channels() >= 3 ? channel : 0];
           const bool clipped = kind.bits == 16 && kind.channels() == 1;
           rgb.push_back(static_cast<uint8_t>(clipped ? std::min(sample, 255)
-                                             : kind.bits == 16 ? sample >> 8
-                                                               : sample * 255 / ((1 << kind.bits) - 1)));
+                                             : kind.bits == 16
+                                                 ? sample >> 8
+                                                 : sample * 255 / ((1 << kind.bits) - 1)));
         }
       }
     }
@@ -152,21 +162,24 @@ TEST_P(PngKinds, GiveTheirSamplesByPillowsRules) {
   PngDecoder decoder;
   RgbImage image;
   for (int i = 0; i < 40; ++i) {
-    const int width = 1 + static_cast<int>(random() % 40), height = 1 + static_cast<int>(random() % 40);
+    const int width = 1 + static_cast<int>(random() % 40),
+              height = 1 + static_cast<int>(random() % 40);
     const Picture picture = MakePng(GetParam(), width, height, i % 2 == 1, &random);
     ASSERT_TRUE(IsPng(picture.file));
     const absl::StatusOr<ImageInfo> info = ReadPngHeader(picture.file);
     ASSERT_TRUE(info.ok()) << info.status();
     EXPECT_EQ(info->width, static_cast<uint32_t>(width));
     EXPECT_EQ(info->height, static_cast<uint32_t>(height));
-    EXPECT_EQ(info->components, GetParam().colour_type == PNG_COLOR_TYPE_PALETTE ? 3 : GetParam().channels());
+    EXPECT_EQ(info->components,
+              GetParam().colour_type == PNG_COLOR_TYPE_PALETTE ? 3 : GetParam().channels());
     for (int k = 0; k < 4; ++k) {
       const Rect region = k == 0 ? Rect{0, 0, height, width} : RandomRegion(&random, width, height);
       std::string warning = "not set";
       const absl::Status status = decoder.Decode(picture.file, *info, region, &image, &warning);
       ASSERT_TRUE(status.ok()) << status;
       EXPECT_EQ(warning, "");
-      ASSERT_TRUE(PixelsOf(image) == Expected(GetParam(), picture, width, region)) << width << " x " << height;
+      ASSERT_TRUE(PixelsOf(image) == Expected(GetParam(), picture, width, region))
+          << width << " x " << height;
     }
   }
 }
@@ -197,8 +210,10 @@ TEST(PngDecoder, SurvivesArbitraryDamage) {
   int refused = 0;
   const std::vector<Kind> kinds = AllKinds();
   for (int i = 0; i < 2000; ++i) {
-    std::vector<uint8_t> file = MakePng(kinds[random() % kinds.size()], 20, 20, i % 2 == 0, &random).file;
-    for (int k = 0; k < 3; ++k) file[33 + random() % (file.size() - 33)] = static_cast<uint8_t>(random());
+    std::vector<uint8_t> file =
+        MakePng(kinds[random() % kinds.size()], 20, 20, i % 2 == 0, &random).file;
+    for (int k = 0; k < 3; ++k)
+      file[33 + random() % (file.size() - 33)] = static_cast<uint8_t>(random());
     refused += Decode(file).ok() ? 0 : 1;
   }
   EXPECT_GT(refused, 1000);
@@ -208,7 +223,8 @@ TEST(PngDecoder, SurvivesArbitraryDamage) {
 void Append(std::vector<uint8_t>* file, const std::string& type, const std::string& body) {
   std::vector<uint8_t> chunk;
   const auto number = [&chunk](uint32_t value) {
-    for (int shift = 24; shift >= 0; shift -= 8) chunk.push_back(static_cast<uint8_t>(value >> shift));
+    for (int shift = 24; shift >= 0; shift -= 8)
+      chunk.push_back(static_cast<uint8_t>(value >> shift));
   };
   number(static_cast<uint32_t>(body.size()));
   chunk.insert(chunk.end(), type.begin(), type.end());

@@ -13,11 +13,11 @@ namespace headrace {
 namespace {
 
 using testing::AllSamplings;
+using ::testing::HasSubstr;
 using testing::JpegOptions;
 using testing::MakeJpeg;
 using testing::Process;
 using testing::WithSegment;
-using ::testing::HasSubstr;
 
 absl::StatusOr<ImageInfo> Probe(const std::string& text) {
   return ProbeImage({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
@@ -64,7 +64,8 @@ const std::string kXmpHead("http://ns.adobe.com/xap/1.0/\0", 29);
 TEST(Probe, ReadsSizeAndSamplingOfEveryKindOfJpeg) {
   std::mt19937 random(2);
   for (const testing::Sampling& sampling : AllSamplings()) {
-    for (const Process process : {Process::kBaseline, Process::kProgressive, Process::kArithmetic}) {
+    for (const Process process :
+         {Process::kBaseline, Process::kProgressive, Process::kArithmetic}) {
       JpegOptions options;
       options.width = 1 + static_cast<int>(random() % 100);
       options.height = 1 + static_cast<int>(random() % 100);
@@ -141,15 +142,16 @@ TEST(Probe, FindsTheOrientationInExifThenInXmp) {
   EXPECT_EQ(orientation(WithSegment(file, 0xE2, ExifBody(6))), 1) << "APP2 is no EXIF";
   // The second segment's bytes continue the first's.
   const std::string body = ExifBody(7);
-  const std::vector<uint8_t> split = WithSegment(WithSegment(file, 0xE1, body.substr(0, 6) + body.substr(20)), 0xE1,
-                                                 body.substr(0, 20));
+  const std::vector<uint8_t> split = WithSegment(
+      WithSegment(file, 0xE1, body.substr(0, 6) + body.substr(20)), 0xE1, body.substr(0, 20));
   EXPECT_EQ(orientation(split), 7);
 }
 
 TEST(Probe, SkipsGarbageBetweenMarkersAsLibjpegDoes) {
   std::vector<uint8_t> file = Picture();
   const size_t frame = FrameAt(file);
-  file.insert(file.begin() + static_cast<ptrdiff_t>(frame) - 1, {0x12, 0xFF, 0x00, 0x34, 0xFF, 0xFF});
+  file.insert(file.begin() + static_cast<ptrdiff_t>(frame) - 1,
+              {0x12, 0xFF, 0x00, 0x34, 0xFF, 0xFF});
   const absl::StatusOr<ImageInfo> info = ProbeImage(file);
   ASSERT_TRUE(info.ok()) << info.status();
   EXPECT_EQ(info->width, 31u);
@@ -183,7 +185,8 @@ TEST(Probe, SurvivesArbitraryBytes) {
 TEST(Probe, ReadsPngHeadersAndRefusesBrokenOnes) {
   using namespace std::string_literals;
   // 1 × 1, 8 bits, grey; checksum of IHDR as libpng writes it.
-  const std::string png = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0\x3a\x7e\x9b\x55"s;
+  const std::string png =
+      "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0\x3a\x7e\x9b\x55"s;
   const absl::StatusOr<ImageInfo> info = Probe(png);
   ASSERT_TRUE(info.ok()) << info.status();
   EXPECT_EQ(info->format, ImageFormat::kPng);

@@ -78,8 +78,9 @@ TEST(MemoryBudget, ReservesUpToItsLimit) {
   const absl::Status status = budget.Reserve(2, 300, 600);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(budget.Reserve(1, 400, 400).ok());
+  budget.Taken(500);
   budget.ReleaseSoon(600);
-  budget.Released(600);
+  budget.Released(600, 100);
   EXPECT_EQ(budget.used_bytes(), 400u);
   EXPECT_FALSE(budget.Reserve(1, 1 << 20, uint64_t{1} << 63).ok());
 }

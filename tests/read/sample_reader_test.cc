@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "core/base/unique_fd.h"
-#include "tests/support/jpeg_maker.h"
 #include "tests/read/small_dataset.h"
+#include "tests/support/jpeg_maker.h"
 
 namespace headrace {
 namespace {
 
-using testing::SmallSample;
 using ::testing::HasSubstr;
+using testing::SmallSample;
 
 constexpr int kImage = 0, kName = 2;  // fields of a small dataset
 
@@ -40,8 +40,8 @@ class SampleReaderTest : public ::testing::Test {
       options.width = 20 + i;
       options.height = 30;
       options.sampling = {"s444", {1, 1, 1}, {1, 1, 1}};
-      samples_.push_back({MakeJpeg(options, &random), i % 3, "class" + std::to_string(i % 3) + "/é" +
-                                                                 std::to_string(i) + ".jpg"});
+      samples_.push_back({MakeJpeg(options, &random), i % 3,
+                          "class" + std::to_string(i % 3) + "/é" + std::to_string(i) + ".jpg"});
     }
     ASSERT_EQ(testing::WriteSmallDataset(dir_, samples_, 3), absl::OkStatus());
     const auto dataset = Dataset::Open(dir_);
@@ -96,7 +96,8 @@ TEST_F(SampleReaderTest, GivesEveryValueByteForByte) {
 TEST_F(SampleReaderTest, FindsAChangedByteAndNamesTheSample) {
   const SampleRow row = Row(4);
   Damage(row.values[kImage].location);
-  const absl::Status status = reader_.Read(*dataset_, row, kImage, Verify::kOnce, verified_.get()).status();
+  const absl::Status status =
+      reader_.Read(*dataset_, row, kImage, Verify::kOnce, verified_.get()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(MessageOf(status), HasSubstr("shard 1, sample 4, field image"));
   EXPECT_FALSE(verified_->Contains(4)) << "a wrong hash is not remembered as right";
@@ -119,13 +120,15 @@ TEST_F(SampleReaderTest, AnImageThatWasHashedDoesNotVouchForItsName) {
   Damage(row.values[kName].location);
   EXPECT_FALSE(reader_.Read(*dataset_, row, kName, Verify::kOnce, verified_.get()).ok());
   EXPECT_FALSE(ReadName(*dataset_, row).ok());
-  EXPECT_EQ(DescribeSample(*dataset_, 2), "shard 0, sample 2") << "without a name that cannot be trusted";
+  EXPECT_EQ(DescribeSample(*dataset_, 2), "shard 0, sample 2")
+      << "without a name that cannot be trusted";
 }
 
 TEST_F(SampleReaderTest, AFileCutOffWhileItIsOpenIsAStatus) {
   const SampleRow row = Row(6);
   std::filesystem::resize_file(dataset_->shard_path(2), row.values[kImage].location.offset + 10);
-  const absl::Status status = reader_.Read(*dataset_, row, kImage, Verify::kNever, nullptr).status();
+  const absl::Status status =
+      reader_.Read(*dataset_, row, kImage, Verify::kNever, nullptr).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(MessageOf(status), HasSubstr("shard 2, sample 6, field image"));
   EXPECT_THAT(MessageOf(status), HasSubstr("00002.lmdb"));
@@ -144,7 +147,8 @@ TEST(VerifiedSamples, KeepsSamplesApartAcrossThreads) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (uint64_t sample = 0; sample < 1000; ++sample) EXPECT_EQ(verified.Contains(sample), sample % 8 < 4) << sample;
+  for (uint64_t sample = 0; sample < 1000; ++sample)
+    EXPECT_EQ(verified.Contains(sample), sample % 8 < 4) << sample;
 }
 
 }  // namespace

@@ -15,9 +15,9 @@ struct SmallSample {
   std::string name;
 };
 
-// Writes a dataset with the fields image, label and name into the existing folder `dir`, at most `samples_per_shard` a
-// shard.
+// Writes a dataset with the fields image, label and name into the existing folder `dir`, at most
+// `samples_per_shard` a shard.
 absl::Status WriteSmallDataset(const std::string& dir, const std::vector<SmallSample>& samples,
-                              size_t samples_per_shard);
+                               size_t samples_per_shard);
 
 }  // namespace headrace::testing

@@ -45,6 +45,7 @@ TEST(HostRing, TakesMemorySlotBySlot) {
   EXPECT_EQ(ring->slot(0)[5], 77);
   ASSERT_TRUE(ring->Populate(2).ok());
   EXPECT_EQ(AllocatedBytes(*ring), HR_CONTROL_BYTES + 2 * kSlotBytes);
+  EXPECT_EQ(ring->populated_bytes(), HR_CONTROL_BYTES + 2 * kSlotBytes);
 }
 
 TEST(HostRing, CannotBeResizedOrSealedByAClient) {

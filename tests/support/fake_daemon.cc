@@ -62,7 +62,8 @@ std::string ErrorBody(uint32_t code, const std::string& message) {
 
 class Daemon {
  public:
-  Daemon(int listen_fd, const FakeDaemonOptions& options) : listen_fd_(listen_fd), options_(options) {}
+  Daemon(int listen_fd, const FakeDaemonOptions& options)
+      : listen_fd_(listen_fd), options_(options) {}
   int Run();
 
  private:
@@ -151,7 +152,8 @@ bool Daemon::OnFrame(int fd, Peer& peer, const hr_header& header, const std::str
   const uint32_t answer = header.type + HR_ANSWER, id = header.request_id;
   switch (header.type) {
     case HR_HELLO: {
-      hr_hello_answer hello = {options_.protocol_version, options_.order_version, options_.pixel_version, getpid(), "fake"};
+      hr_hello_answer hello = {options_.protocol_version, options_.order_version,
+                               options_.pixel_version, getpid(), "fake"};
       SendAll(fd, Frame(HR_MAGIC, answer, id, Bytes(hello)), {});
       return true;
     }
@@ -178,7 +180,8 @@ bool Daemon::OnFrame(int fd, Peer& peer, const hr_header& header, const std::str
       for (auto& [other_fd, other] : peers_) {
         if (!other.session || other.session->id() != seek.session_id) continue;
         if (seek.position > options_.size) {
-          SendAll(fd, Frame(HR_MAGIC, HR_ERROR, id, ErrorBody(11, "position is behind the end")), {});
+          SendAll(fd, Frame(HR_MAGIC, HR_ERROR, id, ErrorBody(11, "position is behind the end")),
+                  {});
           return true;
         }
         const uint32_t ticket = other.session->Seek(seek.epoch, seek.position);
@@ -197,7 +200,8 @@ bool Daemon::OnFrame(int fd, Peer& peer, const hr_header& header, const std::str
 
 bool Daemon::OnOpen(int fd, Peer& peer, uint32_t id, const std::string& body) {
   if (opens_++ < options_.exhausted) {
-    SendAll(fd, Frame(HR_MAGIC, HR_ERROR, id, ErrorBody(8, "memory is held by a dying session")), {});
+    SendAll(fd, Frame(HR_MAGIC, HR_ERROR, id, ErrorBody(8, "memory is held by a dying session")),
+            {});
     return false;
   }
   auto session = std::make_unique<FakeSession>(options_, ++last_session_, body);
@@ -256,6 +260,8 @@ bool Daemon::FillAll() {
 
 }  // namespace
 
-int ServeFakeDaemon(int listen_fd, const FakeDaemonOptions& options) { return Daemon(listen_fd, options).Run(); }
+int ServeFakeDaemon(int listen_fd, const FakeDaemonOptions& options) {
+  return Daemon(listen_fd, options).Run();
+}
 
 }  // namespace headrace::fake

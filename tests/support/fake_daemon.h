@@ -1,7 +1,9 @@
-// A daemon of docs/protocol.md without data: synthetic batches, and every fault that a client must survive. One thread.
+// A daemon of docs/protocol.md without data: synthetic batches, and every fault that a client must
+// survive. One thread.
 //
-// Batches: fields `image` (float32 [B, 3, 64, 64]), `label` (int64), `name` (text), `index` (int64). Sample = position (no
-// shuffling), label = 10 · sample, name = "s<sample>", every pixel = PixelOf(epoch, sample). An epoch has `size` samples.
+// Batches: fields `image` (float32 [B, 3, 64, 64]), `label` (int64), `name` (text), `index`
+// (int64). Sample = position (no shuffling), label = 10 · sample, name = "s<sample>", every pixel =
+// PixelOf(epoch, sample). An epoch has `size` samples.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +32,9 @@ struct FakeDaemonOptions {
   int64_t exhausted = 0;       // so many OPENs are answered RESOURCE_EXHAUSTED
   uint32_t silent = 0;         // this message type is never answered
   bool die_at_seek = false;
-  std::string refuse;          // refuse every connection with this message
-  std::string hostile;         // see HostileOpen and Fill in fake_daemon.cc
-  int grace_ms = -1;           // private: end so long after the last connection
+  std::string refuse;   // refuse every connection with this message
+  std::string hostile;  // see HostileOpen and Fill in fake_daemon.cc
+  int grace_ms = -1;    // private: end so long after the last connection
 };
 
 // Serves on a listening socket until the grace time ends or it is killed. Returns the exit status.

@@ -1,11 +1,14 @@
-// fake_daemon --socket ADDRESS [options], or as a private daemon: fake_daemon serve --private --listen-fd 3 … [options].
+// fake_daemon --socket ADDRESS [options], or as a private daemon: fake_daemon serve --private
+// --listen-fd 3 … [options].
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstring>
+#include <functional>
+#include <map>
+#include <string>
 
 #include "tests/support/fake_daemon.h"
 
@@ -39,38 +42,61 @@ void BecomePrivate(const std::string& start_error) {
   close(4);
 }
 
+using Setters = std::map<std::string, std::function<void(const std::string&)>>;
+
+template <class T>
+std::function<void(const std::string&)> Set(T* number) {
+  return [number](const std::string& text) { *number = static_cast<T>(std::stoll(text)); };
+}
+std::function<void(const std::string&)> Set(std::string* to) {
+  return [to](const std::string& text) { *to = text; };
+}
+
+Setters OptionsOf(headrace::fake::FakeDaemonOptions* options) {
+  return {{"--grace-ms", Set(&options->grace_ms)},
+          {"--size", Set(&options->size)},
+          {"--hash", Set(&options->hash)},
+          {"--protocol-version", Set(&options->protocol_version)},
+          {"--order-version", Set(&options->order_version)},
+          {"--pixel-version", Set(&options->pixel_version)},
+          {"--delay-us", Set(&options->delay_us)},
+          {"--start-delay-ms", Set(&options->start_delay_ms)},
+          {"--die-after", Set(&options->die_after)},
+          {"--stall-after", Set(&options->stall_after)},
+          {"--stop-after", Set(&options->stop_after)},
+          {"--bad-at", Set(&options->bad_at)},
+          {"--exhausted", Set(&options->exhausted)},
+          {"--silent", Set(&options->silent)},
+          {"--refuse", Set(&options->refuse)},
+          {"--hostile", Set(&options->hostile)}};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1 && strcmp(argv[1], "serve") == 0) ++argv, --argc;
   headrace::fake::FakeDaemonOptions options;
   std::string socket, start_error;
   bool is_private = false;
   int listen_fd = -1, exit_status = -1;
-  CLI::App app;
-  app.add_option("--socket", socket);
-  app.add_flag("--private", is_private);
-  app.add_option("--listen-fd", listen_fd);
-  app.add_option("--grace-ms", options.grace_ms);
-  app.add_option("--start-error", start_error);
-  app.add_option("--exit-status", exit_status);
-  app.add_option("--size", options.size);
-  app.add_option("--hash", options.hash);
-  app.add_option("--protocol-version", options.protocol_version);
-  app.add_option("--order-version", options.order_version);
-  app.add_option("--pixel-version", options.pixel_version);
-  app.add_option("--delay-us", options.delay_us);
-  app.add_option("--start-delay-ms", options.start_delay_ms);
-  app.add_option("--die-after", options.die_after);
-  app.add_option("--stall-after", options.stall_after);
-  app.add_option("--stop-after", options.stop_after);
-  app.add_option("--bad-at", options.bad_at);
-  app.add_option("--exhausted", options.exhausted);
-  app.add_option("--silent", options.silent);
-  app.add_flag("--die-at-seek", options.die_at_seek);
-  app.add_option("--refuse", options.refuse);
-  app.add_option("--hostile", options.hostile);
-  CLI11_PARSE(app, argc, argv);
+  Setters setters = OptionsOf(&options);
+  setters["--socket"] = Set(&socket);
+  setters["--listen-fd"] = Set(&listen_fd);
+  setters["--start-error"] = Set(&start_error);
+  setters["--exit-status"] = Set(&exit_status);
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "serve") continue;
+    if (word == "--private") {
+      is_private = true;
+    } else if (word == "--die-at-seek") {
+      options.die_at_seek = true;
+    } else if (const auto found = setters.find(word); found != setters.end() && i + 1 < argc) {
+      found->second(argv[++i]);
+    } else {
+      fprintf(stderr, "fake_daemon: unknown option %s\n", word.c_str());
+      return 2;
+    }
+  }
   if (exit_status >= 0) return exit_status;
   if (is_private) BecomePrivate(start_error);
   if (listen_fd < 0) listen_fd = Listen(socket);

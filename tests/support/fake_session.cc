@@ -27,7 +27,8 @@ hr_field_layout Field(const char* name, uint32_t dtype, int64_t batch_size, uint
 
 }  // namespace
 
-FakeSession::FakeSession(const FakeDaemonOptions& options, uint64_t id, const std::string& open_json)
+FakeSession::FakeSession(const FakeDaemonOptions& options, uint64_t id,
+                         const std::string& open_json)
     : options_(options), id_(id) {
   const auto open = nlohmann::json::parse(open_json);
   const auto& spec = open.at("spec");
@@ -60,8 +61,10 @@ FakeSession::FakeSession(const FakeDaemonOptions& options, uint64_t id, const st
   memfd_ = memfd_create("fake-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   const bool small = options.hostile == "memfd-small";
   if (ftruncate(memfd_, static_cast<off_t>(small ? HR_CONTROL_BYTES : bytes)) != 0) abort();
-  if (options.hostile != "memfd-unsealed") fcntl(memfd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-  base_ = static_cast<uint8_t*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd_, 0));
+  if (options.hostile != "memfd-unsealed")
+    fcntl(memfd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  base_ =
+      static_cast<uint8_t*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd_, 0));
   if (base_ == MAP_FAILED) abort();
   control_ = reinterpret_cast<hr_control*>(base_);
   control_->fixed.layout_version = options.hostile == "layout-version" ? 99 : HR_LAYOUT_VERSION;
@@ -107,8 +110,10 @@ bool FakeSession::Fill(bool* wake) {
   control_->daemon.waiting.store(0, std::memory_order_seq_cst);
 
   if (position_ >= options_.size) ++epoch_, position_ = 0;
-  const uint64_t step = std::min<uint64_t>(static_cast<uint64_t>(batch_size_) * world_size_, options_.size - position_);
-  const uint64_t begin = position_ + step * rank_ / world_size_, end = position_ + step * (rank_ + 1) / world_size_;
+  const uint64_t step = std::min<uint64_t>(static_cast<uint64_t>(batch_size_) * world_size_,
+                                           options_.size - position_);
+  const uint64_t begin = position_ + step * rank_ / world_size_,
+                 end = position_ + step * (rank_ + 1) / world_size_;
   auto& line = control_->slots[slot];
   const bool bad = options_.bad_at >= 0 && position_ == static_cast<uint64_t>(options_.bad_at);
   line.length = bad ? 0 : static_cast<uint32_t>(end - begin);
@@ -119,7 +124,8 @@ bool FakeSession::Fill(bool* wake) {
   line.next_epoch = epoch_;
   line.next_position = position_ + step;
   if (bad) {
-    char* report = reinterpret_cast<char*>(base_ + HR_CONTROL_BYTES + slot * slot_bytes_ + slot_bytes_ - HR_ERROR_BYTES);
+    char* report = reinterpret_cast<char*>(base_ + HR_CONTROL_BYTES + slot * slot_bytes_ +
+                                           slot_bytes_ - HR_ERROR_BYTES);
     snprintf(report, HR_ERROR_BYTES, "{\"message\": \"bad\", \"sample\": %llu}",
              static_cast<unsigned long long>(begin));
   } else {
@@ -127,7 +133,8 @@ bool FakeSession::Fill(bool* wake) {
   }
   if (options_.hostile == "long-batch") line.length = batch_size_ + 1;
   if (options_.hostile == "endless-report" && bad) {
-    memset(base_ + HR_CONTROL_BYTES + (slot + 1) * slot_bytes_ - HR_ERROR_BYTES, 'x', HR_ERROR_BYTES);
+    memset(base_ + HR_CONTROL_BYTES + (slot + 1) * slot_bytes_ - HR_ERROR_BYTES, 'x',
+           HR_ERROR_BYTES);
   }
   position_ += step;
   if (options_.hostile == "skip-ticket" && next_ticket_ == 3) ++next_ticket_;

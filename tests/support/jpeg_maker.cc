@@ -1,14 +1,17 @@
 #include "tests/support/jpeg_maker.h"
 
+// clang-format off: jpeglib.h needs FILE
 #include <cstdio>
-#include <cstdlib>
-
 #include <jpeglib.h>
+// clang-format on
+
+#include <cstdlib>
 
 namespace headrace::testing {
 namespace {
 
-// Scans of one component each; progressive: DC, low and high AC, each with one bit open, then the bits.
+// Scans of one component each; progressive: DC, low and high AC, each with one bit open, then the
+// bits.
 std::vector<jpeg_scan_info> Scans(int components, bool progressive) {
   std::vector<jpeg_scan_info> scans;
   const auto add = [&](int first, int last, int high, int low) {
@@ -37,9 +40,15 @@ void FillRow(int y, int style, int channels, std::mt19937* random, std::vector<u
     const int x = static_cast<int>(i) / channels, channel = static_cast<int>(i) % channels;
     int value;
     switch (style) {
-      case 0: value = static_cast<int>((*random)() % 256); break;
-      case 1: value = (x / 5 + y / 3) % 2 * 160 + 20 * channel + static_cast<int>((*random)() % 24); break;
-      default: value = 40 + (x * (3 + channel) + y * 5) % 200; break;
+      case 0:
+        value = static_cast<int>((*random)() % 256);
+        break;
+      case 1:
+        value = (x / 5 + y / 3) % 2 * 160 + 20 * channel + static_cast<int>((*random)() % 24);
+        break;
+      default:
+        value = 40 + (x * (3 + channel) + y * 5) % 200;
+        break;
     }
     (*row)[i] = static_cast<uint8_t>(value > 255 ? 255 : value);
   }
@@ -98,7 +107,8 @@ std::vector<uint8_t> MakeJpeg(const JpegOptions& options, std::mt19937* random) 
   std::vector<jpeg_scan_info> scans;
   const bool progressive = options.process == Process::kProgressive;
   // An interleaved scan may hold ten blocks per MCU.
-  if (progressive || options.process == Process::kScanPerComponent || BlocksPerMcu(options.sampling) > 10) {
+  if (progressive || options.process == Process::kScanPerComponent ||
+      BlocksPerMcu(options.sampling) > 10) {
     scans = Scans(components, progressive);
     cinfo.scan_info = scans.data();
     cinfo.num_scans = static_cast<int>(scans.size());
@@ -140,7 +150,8 @@ std::vector<uint8_t> DecodeWhole(const std::vector<uint8_t>& file) {
   return pixels;
 }
 
-std::vector<uint8_t> WithSegment(const std::vector<uint8_t>& file, uint8_t marker, const std::string& body) {
+std::vector<uint8_t> WithSegment(const std::vector<uint8_t>& file, uint8_t marker,
+                                 const std::string& body) {
   const size_t length = body.size() + 2;
   std::vector<uint8_t> result;
   result.reserve(file.size() + body.size() + 4);

@@ -32,10 +32,12 @@ struct JpegOptions {
 // A picture with noise, edges and slopes drawn from `random`.
 std::vector<uint8_t> MakeJpeg(const JpegOptions& options, std::mt19937* random);
 
-// The whole picture as RGB (grey replicated), or CMYK as it lies in the file for four components; libjpeg's defaults.
+// The whole picture as RGB (grey replicated), or CMYK as it lies in the file for four components;
+// libjpeg's defaults.
 std::vector<uint8_t> DecodeWhole(const std::vector<uint8_t>& file);
 
 // `file` with a segment (marker FF `marker`) right behind SOI.
-std::vector<uint8_t> WithSegment(const std::vector<uint8_t>& file, uint8_t marker, const std::string& body);
+std::vector<uint8_t> WithSegment(const std::vector<uint8_t>& file, uint8_t marker,
+                                 const std::string& body);
 
 }  // namespace headrace::testing

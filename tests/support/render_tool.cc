@@ -34,7 +34,8 @@ nlohmann::json Answer(const CommandTable& table, const std::string& line) {
   try {
     const nlohmann::json request = nlohmann::json::parse(line);
     const auto command = table.find(request.at("cmd").get<std::string>());
-    result = command == table.end() ? absl::NotFoundError("no such command") : command->second(request);
+    result =
+        command == table.end() ? absl::NotFoundError("no such command") : command->second(request);
   } catch (const std::exception& error) {
     result = absl::InvalidArgumentError(absl::StrCat("bad request: ", std::string(error.what())));
   }
@@ -53,7 +54,8 @@ int main() {
   AddDecodeCommands(&table);
   AddRenderCommands(&table);
   for (std::string line; std::getline(std::cin, line);) {
-    std::cout << Answer(table, line).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+    std::cout << Answer(table, line).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+              << std::endl;
   }
   return 0;
 }

@@ -1,32 +1,38 @@
-// The stages of the cpu engine as commands, for conformance tests in Python: one JSON object a line on standard input,
-// one a line as the answer on standard output. Pixels go to the file that the command names.
+// The stages of the cpu engine as commands, for conformance tests in Python: one JSON object a line
+// on standard input, one a line as the answer on standard output. Pixels go to the file that the
+// command names.
 #pragma once
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "core/base/status.h"
 
 namespace headrace::render_tool {
 
-// Answers a request with further keys, or an error. {"cmd": "decode", …} → {"ok": true, …} | {"ok": false, "error": …}.
+// Answers a request with further keys, or an error. {"cmd": "decode", …} → {"ok": true, …} | {"ok":
+// false, "error": …}.
 using Command = absl::StatusOr<nlohmann::json> (*)(const nlohmann::json& request);
 using CommandTable = std::map<std::string, Command>;
 
 // probe: {"file"} → format, width, height, orientation, components, sampling, progressive.
-// decode: {"file", "out"[, "region": [top, left, height, width]][, "oriented": true]} → height, width, warning;
-//   writes RGB bytes. The region is in stored coordinates, or with `oriented` in those of the oriented picture.
+// decode: {"file", "out"[, "region": [top, left, height, width]][, "oriented": true]} → height,
+// width, warning;
+//   writes RGB bytes. The region is in stored coordinates, or with `oriented` in those of the
+//   oriented picture.
 void AddDecodeCommands(CommandTable* table);
 
 // output_size: {"recipe"} → height, width.
-// draw: {"recipe", "seed", "epoch", "position", "width", "height" (of the oriented image)} → steps, draw_error, and crop,
+// draw: {"recipe", "seed", "epoch", "position", "width", "height" (of the oriented image)} → steps,
+// draw_error, and crop,
 //   flip, vflip where drawn.
-// render: {"file", "recipe", "seed", "epoch", "position", "out"} → the same and height, width, warning; writes the sample.
-// resize: {"file" (raw RGB), "in": [height, width], "size": [height, width], "interpolation", "out"
-//   [, "window": [top, left, height, width]][, "mirrored"]} → source (what the window needs), target; writes RGB bytes.
+// render: {"file", "recipe", "seed", "epoch", "position", "out"} → the same and height, width,
+// warning; writes the sample. resize: {"file" (raw RGB), "in": [height, width], "size": [height,
+// width], "interpolation", "out"
+//   [, "window": [top, left, height, width]][, "mirrored"]} → source (what the window needs),
+//   target; writes RGB bytes.
 void AddRenderCommands(CommandTable* table);
 
 // For commands: the whole file named by request["file"].

@@ -8,13 +8,14 @@ namespace {
 absl::StatusOr<nlohmann::json> Probe(const nlohmann::json& request) {
   HEADRACE_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, ReadInput(request));
   HEADRACE_ASSIGN_OR_RETURN(const ImageInfo info, ProbeImage(bytes));
-  return nlohmann::json{{"format", info.format == ImageFormat::kJpeg ? "JPEG" : "PNG"},
-                        {"width", info.width},
-                        {"height", info.height},
-                        {"orientation", info.orientation},
-                        {"components", info.components},
-                        {"sampling", std::vector<int>(info.sampling, info.sampling + info.components)},
-                        {"progressive", info.progressive}};
+  return nlohmann::json{
+      {"format", info.format == ImageFormat::kJpeg ? "JPEG" : "PNG"},
+      {"width", info.width},
+      {"height", info.height},
+      {"orientation", info.orientation},
+      {"components", info.components},
+      {"sampling", std::vector<int>(info.sampling, info.sampling + info.components)},
+      {"progressive", info.progressive}};
 }
 
 absl::StatusOr<nlohmann::json> Decode(const nlohmann::json& request) {
@@ -34,8 +35,8 @@ absl::StatusOr<nlohmann::json> Decode(const nlohmann::json& request) {
   HEADRACE_RETURN_IF_ERROR(decoder.Decode(bytes, info, region, &stored, &warning));
   if (oriented) ApplyOrientation(stored, info.orientation, &turned);
   const RgbImage& image = oriented ? turned : stored;
-  HEADRACE_RETURN_IF_ERROR(
-      WriteOutput(request, image.pixels.data(), image.stride() * static_cast<size_t>(image.height)));
+  HEADRACE_RETURN_IF_ERROR(WriteOutput(request, image.pixels.data(),
+                                       image.stride() * static_cast<size_t>(image.height)));
   return nlohmann::json{{"height", image.height}, {"width", image.width}, {"warning", warning}};
 }
 

@@ -1,32 +1,37 @@
 #include "core/decode/jpeg/jpeg_decoder.h"
 
-#include <csetjmp>
-#include <cstdio>  // jpeglib.h needs FILE
-
+// clang-format off: jpeglib.h needs FILE
+#include <cstdio>
 #include <jpeglib.h>
+// clang-format on
 
 #include <algorithm>
+#include <csetjmp>
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/decode/cmyk.h"
 
 namespace headrace {
 namespace {
 
-// Rows that one call of jpeg_read_scanlines may fill: a row group at most (4), so more would not help.
+// Rows that one call of jpeg_read_scanlines may fill: a row group at most (4), so more would not
+// help.
 constexpr int kRowsPerCall = 4;
 
-// libjpeg turns its fancy upsampling off for components of at most two columns. A crop must not become so narrow that
-// this happens to it and not to the whole picture: 8 columns are 4 of a halved component. With one guard column but
-// without this, 30 of 19,800 random crops differed (by up to 69 of 255), with it none.
+// libjpeg turns its fancy upsampling off for components of at most two columns. A crop must not
+// become so narrow that this happens to it and not to the whole picture: 8 columns are 4 of a
+// halved component. With one guard column but without this, 22 of 19,800 random crops differed (by
+// up to 69 of 255), with it none.
 constexpr int kMinCropPx = 8;
 constexpr int kGuardPx = 1;
 
-// A progressive file can hold thousands of scans in a few bytes, and each costs a pass over the whole picture.
+// A progressive file can hold thousands of scans in a few bytes, and each costs a pass over the
+// whole picture.
 constexpr int kMaxScans = 500;
-constexpr uint64_t kMaxScannedPixels = uint64_t{4} << 30;  // 20 scans of the largest picture allowed
+constexpr uint64_t kMaxScannedPixels = uint64_t{4} << 30;  // 24 scans of the largest picture
 
 struct ErrorManager {
   jpeg_error_mgr base;
@@ -47,7 +52,8 @@ ErrorManager* Errors(j_common_ptr cinfo) { return reinterpret_cast<ErrorManager*
   longjmp(Errors(cinfo)->jump, 1);
 }
 
-// Called for warnings (level < 0) and traces. Only the first warning is formatted: damaged files give thousands.
+// Called for warnings (level < 0) and traces. Only the first warning is formatted: damaged files
+// give thousands.
 void OnMessage(j_common_ptr cinfo, int level) {
   if (level >= 0) return;
   if (cinfo->err->num_warnings++ == 0) cinfo->err->format_message(cinfo, Errors(cinfo)->warning);
@@ -68,19 +74,11 @@ void OnProgress(j_common_ptr common) {
   }
 }
 
-// Pillow's cmyk2rgb on the inverted channels that it takes every CMYK file to hold.
-void CmykToRgb(const uint8_t* in, int width, uint8_t* out) {
-  for (int x = 0; x < width; ++x, in += 4, out += 3) {
-    for (int i = 0; i < 3; ++i) {
-      const int product = (255 - in[i]) * in[3] + 128;
-      out[i] = static_cast<uint8_t>(std::max(in[3] - (((product >> 8) + product) >> 8), 0));
-    }
-  }
-}
-
-// libjpeg-turbo smooths the blocks of a progressive picture whose scans leave low bits of coefficients open.
+// libjpeg-turbo smooths the blocks of a progressive picture whose scans leave low bits of
+// coefficients open.
 bool SmoothsBlocks(const jpeg_decompress_struct& cinfo) {
-  if (!cinfo.progressive_mode || !cinfo.do_block_smoothing || cinfo.coef_bits == nullptr) return false;
+  if (!cinfo.progressive_mode || !cinfo.do_block_smoothing || cinfo.coef_bits == nullptr)
+    return false;
   for (int component = 0; component < cinfo.num_components; ++component) {
     for (int i = 0; i < DCTSIZE2; ++i) {
       if (cinfo.coef_bits[component][i] != 0) return true;
@@ -97,10 +95,12 @@ struct JpegDecoder::State {
   ProgressMonitor progress;
   std::vector<uint8_t> rows;  // kRowsPerCall rows as libjpeg gives them
 
-  // What follows jumps out through errors.jump: no object with a destructor lives in these functions.
+  // What follows jumps out through errors.jump: no object with a destructor lives in these
+  // functions.
   void Start(absl::Span<const uint8_t> bytes, const ImageInfo& info);
   void ReadRegion(const Rect& region, RgbImage* out);
-  bool Run(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Rect& region, RgbImage* out);
+  bool Run(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Rect& region,
+           RgbImage* out);
 };
 
 void JpegDecoder::State::Start(absl::Span<const uint8_t> bytes, const ImageInfo& info) {
@@ -119,9 +119,9 @@ void JpegDecoder::State::Start(absl::Span<const uint8_t> bytes, const ImageInfo&
   jpeg_start_decompress(&cinfo);
 }
 
-// Crops to iMCU columns and skips from row 0, which leaves every pixel as in a full decode; then stops below the
-// region, so that the bytes behind are not touched. Measured over 22 samplings, baseline and progressive, sizes to
-// 200 px: tests/decode/jpeg_decoder_test.cc repeats it.
+// Crops to iMCU columns and skips from row 0, which leaves every pixel as in a full decode; then
+// stops below the region, so that the bytes behind are not touched. Measured over 22 samplings,
+// baseline and progressive, sizes to 200 px: tests/decode/jpeg_decoder_test.cc repeats it.
 void JpegDecoder::State::ReadRegion(const Rect& region, RgbImage* out) {
   JDIMENSION first_column = 0;
   int first_row = 0;
@@ -145,7 +145,8 @@ void JpegDecoder::State::ReadRegion(const Rect& region, RgbImage* out) {
   const size_t row_bytes = size_t{cinfo.output_width} * static_cast<size_t>(channels);
   const size_t skipped_bytes =
       (static_cast<size_t>(region.left) - first_column) * static_cast<size_t>(channels);
-  const bool in_place = channels == 3 && cinfo.output_width == static_cast<JDIMENSION>(region.width);
+  const bool in_place =
+      channels == 3 && cinfo.output_width == static_cast<JDIMENSION>(region.width);
   if (!in_place || first_row < region.top) rows.resize(row_bytes * kRowsPerCall);
   JSAMPROW pointers[kRowsPerCall];
   const int end = region.top + region.height;
@@ -153,31 +154,36 @@ void JpegDecoder::State::ReadRegion(const Rect& region, RgbImage* out) {
     const int wanted = std::min(kRowsPerCall, end - y);
     for (int i = 0; i < wanted; ++i) {
       const bool direct = in_place && y + i >= region.top;
-      pointers[i] = direct ? out->row(y + i - region.top) : rows.data() + row_bytes * static_cast<size_t>(i);
+      pointers[i] =
+          direct ? out->row(y + i - region.top) : rows.data() + row_bytes * static_cast<size_t>(i);
     }
-    const int got = static_cast<int>(jpeg_read_scanlines(&cinfo, pointers, static_cast<JDIMENSION>(wanted)));
+    const int got =
+        static_cast<int>(jpeg_read_scanlines(&cinfo, pointers, static_cast<JDIMENSION>(wanted)));
     if (!in_place) {
       for (int i = std::max(0, region.top - y); i < got; ++i) {
         const uint8_t* from = pointers[i] + skipped_bytes;
         uint8_t* to = out->row(y + i - region.top);
-        if (channels == 4) CmykToRgb(from, region.width, to);
-        else std::memcpy(to, from, out->stride());
+        if (channels == 4)
+          CmykToRgb(from, region.width, to);
+        else
+          std::memcpy(to, from, out->stride());
       }
     }
     y += got;
   }
-  // What is wrong with the end of the file shows only here: extraneous bytes, a missing EOI, a stray frame header.
+  // What is wrong with the end of the file shows only here: extraneous bytes, a missing EOI, a
+  // stray frame header.
   if (end == static_cast<int>(cinfo.output_height)) jpeg_finish_decompress(&cinfo);
 }
 
-bool JpegDecoder::State::Run(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Rect& region,
-                             RgbImage* out) {
+bool JpegDecoder::State::Run(absl::Span<const uint8_t> bytes, const ImageInfo& info,
+                             const Rect& region, RgbImage* out) {
   if (setjmp(errors.jump) != 0) {
     jpeg_destroy_decompress(&cinfo);
     return false;
   }
-  // A new object each time (a dozen small allocations): an old one would keep the tables of the last file, and lend
-  // them to a file that has none.
+  // A new object each time (a dozen small allocations): an old one would keep the tables of the
+  // last file, and lend them to a file that has none.
   jpeg_create_decompress(&cinfo);
   Start(bytes, info);
   ReadRegion(region, out);
@@ -188,8 +194,8 @@ bool JpegDecoder::State::Run(absl::Span<const uint8_t> bytes, const ImageInfo& i
 JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {}
 JpegDecoder::~JpegDecoder() = default;
 
-absl::Status JpegDecoder::Decode(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Rect& region,
-                                 RgbImage* out, std::string* warning) {
+absl::Status JpegDecoder::Decode(absl::Span<const uint8_t> bytes, const ImageInfo& info,
+                                 const Rect& region, RgbImage* out, std::string* warning) {
   State& state = *state_;
   out->Resize(region.width, region.height);
   state.cinfo.err = jpeg_std_error(&state.errors.base);

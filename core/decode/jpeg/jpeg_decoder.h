@@ -1,5 +1,5 @@
-// Regions of JPEG files through libjpeg-turbo's classic API (TurboJPEG's refuses legal files and makes every warning an
-// error).
+// Regions of JPEG files through libjpeg-turbo's classic API (TurboJPEG's refuses legal files and
+// makes every warning an error).
 #pragma once
 
 #include <memory>
@@ -18,9 +18,9 @@ class JpegDecoder {
   JpegDecoder();
   ~JpegDecoder();
 
-  // See ImageDecoder::Decode. Work is bounded: at most 500 scans, and fewer for large pictures (`TooManyScans`).
-  absl::Status Decode(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Rect& region, RgbImage* out,
-                      std::string* warning);
+  // See ImageDecoder::Decode. Work is bounded: at most 500 scans, and fewer for large pictures.
+  absl::Status Decode(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Rect& region,
+                      RgbImage* out, std::string* warning);
 
  private:
   struct State;

@@ -15,9 +15,27 @@ namespace {
 constexpr uint32_t kMaxSidePx = 65500;  // JPEG_MAX_DIMENSION of libjpeg
 
 enum Marker : uint8_t {
-  kTem = 0x01, kSof0 = 0xC0, kSof1 = 0xC1, kSof2 = 0xC2, kDht = 0xC4, kSof9 = 0xC9, kSof10 = 0xCA,
-  kDac = 0xCC, kSof15 = 0xCF, kRst0 = 0xD0, kRst7 = 0xD7, kSoi = 0xD8, kEoi = 0xD9, kSos = 0xDA,
-  kDqt = 0xDB, kDnl = 0xDC, kDri = 0xDD, kApp0 = 0xE0, kApp1 = 0xE1, kApp15 = 0xEF, kCom = 0xFE,
+  kTem = 0x01,
+  kSof0 = 0xC0,
+  kSof1 = 0xC1,
+  kSof2 = 0xC2,
+  kDht = 0xC4,
+  kSof9 = 0xC9,
+  kSof10 = 0xCA,
+  kDac = 0xCC,
+  kSof15 = 0xCF,
+  kRst0 = 0xD0,
+  kRst7 = 0xD7,
+  kSoi = 0xD8,
+  kEoi = 0xD9,
+  kSos = 0xDA,
+  kDqt = 0xDB,
+  kDnl = 0xDC,
+  kDri = 0xDD,
+  kApp0 = 0xE0,
+  kApp1 = 0xE1,
+  kApp15 = 0xEF,
+  kCom = 0xFE,
 };
 
 absl::Status Invalid(const std::string& reason) {
@@ -25,17 +43,27 @@ absl::Status Invalid(const std::string& reason) {
 }
 
 bool StartsWith(absl::Span<const uint8_t> bytes, std::string_view prefix) {
-  return bytes.size() >= prefix.size() && std::memcmp(bytes.data(), prefix.data(), prefix.size()) == 0;
+  return bytes.size() >= prefix.size() &&
+         std::memcmp(bytes.data(), prefix.data(), prefix.size()) == 0;
 }
 
 // Process names for files that are refused, by SOF number.
 std::string ProcessName(uint8_t marker) {
   switch (marker) {
-    case 0xC3: return "lossless";
-    case 0xC5: case 0xC6: case 0xC7: return "hierarchical";
-    case 0xCB: return "lossless arithmetic";
-    case 0xCD: case 0xCE: case 0xCF: return "hierarchical arithmetic";
-    default: return "unknown";
+    case 0xC3:
+      return "lossless";
+    case 0xC5:
+    case 0xC6:
+    case 0xC7:
+      return "hierarchical";
+    case 0xCB:
+      return "lossless arithmetic";
+    case 0xCD:
+    case 0xCE:
+    case 0xCF:
+      return "hierarchical arithmetic";
+    default:
+      return "unknown";
   }
 }
 
@@ -60,8 +88,8 @@ class HeaderWalk {
   // Skips garbage and fill bytes, as libjpeg's next_marker does.
   bool NextMarker(uint8_t* marker) {
     while (at_ < bytes_.size()) {
-      const auto* found = static_cast<const uint8_t*>(
-          std::memchr(bytes_.data() + at_, 0xFF, bytes_.size() - at_));
+      const auto* found =
+          static_cast<const uint8_t*>(std::memchr(bytes_.data() + at_, 0xFF, bytes_.size() - at_));
       if (found == nullptr) return false;
       at_ = static_cast<size_t>(found - bytes_.data());
       while (at_ < bytes_.size() && bytes_[at_] == 0xFF) ++at_;
@@ -99,9 +127,10 @@ class HeaderWalk {
   }
 
   absl::Status Frame(uint8_t marker, absl::Span<const uint8_t> segment) {
-    if (marker != kSof0 && marker != kSof1 && marker != kSof2 && marker != kSof9 && marker != kSof10) {
-      return Invalid(absl::StrCat(ProcessName(marker), " process (SOF", marker - kSof0,
-                                  ") is not supported"));
+    if (marker != kSof0 && marker != kSof1 && marker != kSof2 && marker != kSof9 &&
+        marker != kSof10) {
+      return Invalid(
+          absl::StrCat(ProcessName(marker), " process (SOF", marker - kSof0, ") is not supported"));
     }
     if (has_frame_) return Invalid("two frame headers");
     has_frame_ = true;
@@ -115,7 +144,8 @@ class HeaderWalk {
     if (bits != 8) return Invalid(absl::StrCat(bits, " bits per sample are not supported"));
     if (info_.width == 0 || info_.height == 0) return Invalid("width or height is 0");
     if (std::max(info_.width, info_.height) > kMaxSidePx) {
-      return Invalid(absl::StrCat(info_.width, " x ", info_.height, " pixels: a side is longer than ", kMaxSidePx));
+      return Invalid(absl::StrCat(info_.width, " x ", info_.height,
+                                  " pixels: a side is longer than ", kMaxSidePx));
     }
     if (info_.components != 1 && info_.components != 3 && info_.components != 4) {
       return Invalid(absl::StrCat(info_.components, " components are not supported"));
@@ -160,7 +190,8 @@ class HeaderWalk {
   }
 
   int Orientation() const {
-    const int exif = ExifOrientation(joined_exif_.empty() ? exif_ : absl::MakeConstSpan(joined_exif_));
+    const int exif =
+        ExifOrientation(joined_exif_.empty() ? exif_ : absl::MakeConstSpan(joined_exif_));
     return exif != 0 ? exif : XmpOrientation(xmp_);
   }
 

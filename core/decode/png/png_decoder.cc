@@ -19,14 +19,14 @@ using Palette = uint8_t[256][3];
 // How samples lie in a row that libpng gives with packed pixels expanded to bytes.
 struct Layout {
   int colour_type;
-  int bits;      // 8 or 16; shallower ones arrive as bytes
+  int bits;  // 8 or 16; shallower ones arrive as bytes
   int channels;
-  int scale;     // of shallow grey: 255, 85, 17; else 1
+  int scale;  // of shallow grey: 255, 85, 17; else 1
 };
 
 // Columns [left, left + width) of a row as RGB.
-void ConvertRow(const uint8_t* row, const Layout& layout, const Palette& palette, int left, int width,
-                uint8_t* out) {
+void ConvertRow(const uint8_t* row, const Layout& layout, const Palette& palette, int left,
+                int width, uint8_t* out) {
   const int sample_bytes = layout.bits / 8;
   const int pixel_bytes = sample_bytes * layout.channels;
   const uint8_t* in = row + static_cast<ptrdiff_t>(left) * pixel_bytes;
@@ -41,7 +41,8 @@ void ConvertRow(const uint8_t* row, const Layout& layout, const Palette& palette
     // Grey of 16 bits without alpha is Pillow's mode I;16, which convert("RGB") clips.
     const bool clip = layout.bits == 16 && layout.channels == 1;
     for (; in != end; in += pixel_bytes, out += 3) {
-      const uint8_t value = clip ? (in[0] != 0 ? 255 : in[1]) : static_cast<uint8_t>(*in * layout.scale);
+      const uint8_t value =
+          clip ? (in[0] != 0 ? 255 : in[1]) : static_cast<uint8_t>(*in * layout.scale);
       out[0] = out[1] = out[2] = value;
     }
   }
@@ -84,11 +85,13 @@ struct PngDecoder::State {
 Layout PngDecoder::State::Start(const ImageInfo& info) {
   png_set_read_fn(png, this, &OnRead);
   png_set_crc_action(png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
-  // Nothing but IHDR, PLTE and IDAT has a say in the pixels; the picture's size was bounded by the probe.
+  // Nothing but IHDR, PLTE and IDAT has a say in the pixels; the picture's size was bounded by the
+  // probe.
   png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   png_set_user_limits(png, 0x7fffffff, 0x7fffffff);
   png_read_info(png, png_info);
-  if (png_get_image_width(png, png_info) != info.width || png_get_image_height(png, png_info) != info.height) {
+  if (png_get_image_width(png, png_info) != info.width ||
+      png_get_image_height(png, png_info) != info.height) {
     png_error(png, "the picture has another size than the index says");
   }
   const int bits = png_get_bit_depth(png, png_info);
@@ -100,7 +103,8 @@ Layout PngDecoder::State::Start(const ImageInfo& info) {
   std::memset(palette, 0, sizeof(palette));
   png_colorp colours = nullptr;
   int count = 0;
-  if (layout.colour_type == PNG_COLOR_TYPE_PALETTE && png_get_PLTE(png, png_info, &colours, &count) != 0) {
+  if (layout.colour_type == PNG_COLOR_TYPE_PALETTE &&
+      png_get_PLTE(png, png_info, &colours, &count) != 0) {
     for (int i = 0; i < count; ++i) {
       palette[i][0] = colours[i].red;
       palette[i][1] = colours[i].green;
@@ -111,7 +115,8 @@ Layout PngDecoder::State::Start(const ImageInfo& info) {
   return layout;
 }
 
-void PngDecoder::State::ReadRegion(const Layout& layout, const ImageInfo& info, const Rect& region, RgbImage* out) {
+void PngDecoder::State::ReadRegion(const Layout& layout, const ImageInfo& info, const Rect& region,
+                                   RgbImage* out) {
   const int passes = png_set_interlace_handling(png);
   png_read_update_info(png, png_info);
   const size_t row_bytes = png_get_rowbytes(png, png_info);
@@ -121,18 +126,20 @@ void PngDecoder::State::ReadRegion(const Layout& layout, const ImageInfo& info, 
     for (int y = 0; y < end; ++y) {
       png_read_row(png, pixels.data(), nullptr);
       if (y >= region.top) {
-        ConvertRow(pixels.data(), layout, palette, region.left, region.width, out->row(y - region.top));
+        ConvertRow(pixels.data(), layout, palette, region.left, region.width,
+                   out->row(y - region.top));
       }
     }
     return;
   }
   pixels.resize(row_bytes * info.height);
   for (int pass = 0; pass < passes; ++pass) {
-    for (size_t y = 0; y < info.height; ++y) png_read_row(png, pixels.data() + y * row_bytes, nullptr);
+    for (size_t y = 0; y < info.height; ++y)
+      png_read_row(png, pixels.data() + y * row_bytes, nullptr);
   }
   for (int y = region.top; y < end; ++y) {
-    ConvertRow(pixels.data() + static_cast<size_t>(y) * row_bytes, layout, palette, region.left, region.width,
-               out->row(y - region.top));
+    ConvertRow(pixels.data() + static_cast<size_t>(y) * row_bytes, layout, palette, region.left,
+               region.width, out->row(y - region.top));
   }
 }
 
@@ -153,8 +160,8 @@ bool PngDecoder::State::Run(const ImageInfo& info, const Rect& region, RgbImage*
 PngDecoder::PngDecoder() : state_(std::make_unique<State>()) {}
 PngDecoder::~PngDecoder() = default;
 
-absl::Status PngDecoder::Decode(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Rect& region,
-                                RgbImage* out, std::string* warning) {
+absl::Status PngDecoder::Decode(absl::Span<const uint8_t> bytes, const ImageInfo& info,
+                                const Rect& region, RgbImage* out, std::string* warning) {
   State& state = *state_;
   out->Resize(region.width, region.height);
   state.rest = bytes;

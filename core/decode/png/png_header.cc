@@ -15,7 +15,7 @@ namespace headrace {
 namespace {
 
 constexpr uint8_t kSignature[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
-constexpr size_t kChunkOverheadBytes = 12;     // length, type, checksum
+constexpr size_t kChunkOverheadBytes = 12;         // length, type, checksum
 constexpr size_t kMaxTextBytes = size_t{1} << 20;  // Pillow's MAX_TEXT_CHUNK
 
 absl::Status Invalid(const std::string& reason) {
@@ -73,11 +73,16 @@ std::vector<uint8_t> ParseRawProfile(std::string_view text) {
   int high = -1;
   for (const char c : text) {
     int digit;
-    if (c >= '0' && c <= '9') digit = c - '0';
-    else if (c >= 'a' && c <= 'f') digit = c - 'a' + 10;
-    else if (c >= 'A' && c <= 'F') digit = c - 'A' + 10;
-    else if (c == ' ' || c == '\n' || c == '\r' || c == '\t') continue;
-    else return {};
+    if (c >= '0' && c <= '9')
+      digit = c - '0';
+    else if (c >= 'a' && c <= 'f')
+      digit = c - 'a' + 10;
+    else if (c >= 'A' && c <= 'F')
+      digit = c - 'A' + 10;
+    else if (c == ' ' || c == '\n' || c == '\r' || c == '\t')
+      continue;
+    else
+      return {};
     if (high < 0) {
       high = digit;
     } else {
@@ -149,12 +154,18 @@ int Channels(int colour_type, int bits) {
   const bool deep = bits == 8 || bits == 16;
   const bool shallow = bits == 1 || bits == 2 || bits == 4;
   switch (colour_type) {
-    case 0: return deep || shallow ? 1 : 0;
-    case 2: return deep ? 3 : 0;
-    case 3: return shallow || bits == 8 ? 3 : 0;
-    case 4: return deep ? 2 : 0;
-    case 6: return deep ? 4 : 0;
-    default: return 0;
+    case 0:
+      return deep || shallow ? 1 : 0;
+    case 2:
+      return deep ? 3 : 0;
+    case 3:
+      return shallow || bits == 8 ? 3 : 0;
+    case 4:
+      return deep ? 2 : 0;
+    case 6:
+      return deep ? 4 : 0;
+    default:
+      return 0;
   }
 }
 
@@ -162,7 +173,8 @@ absl::Status ReadIhdr(absl::Span<const uint8_t> chunk, ImageInfo* info) {
   if (chunk.size() < 25 || std::memcmp(chunk.data(), "\0\0\0\x0DIHDR", 8) != 0) {
     return Invalid("no IHDR chunk");
   }
-  if (crc32(0, chunk.data() + 4, 17) != U32(chunk.data() + 21)) return Invalid("wrong checksum of IHDR");
+  if (crc32(0, chunk.data() + 4, 17) != U32(chunk.data() + 21))
+    return Invalid("wrong checksum of IHDR");
   const uint8_t* body = chunk.data() + 8;
   info->format = ImageFormat::kPng;
   info->width = U32(body);
@@ -182,14 +194,16 @@ absl::Status ReadIhdr(absl::Span<const uint8_t> chunk, ImageInfo* info) {
 }  // namespace
 
 bool IsPng(absl::Span<const uint8_t> bytes) {
-  return bytes.size() >= sizeof(kSignature) && std::memcmp(bytes.data(), kSignature, sizeof(kSignature)) == 0;
+  return bytes.size() >= sizeof(kSignature) &&
+         std::memcmp(bytes.data(), kSignature, sizeof(kSignature)) == 0;
 }
 
 absl::StatusOr<ImageInfo> ReadPngHeader(absl::Span<const uint8_t> bytes) {
   ImageInfo info;
   bytes.remove_prefix(sizeof(kSignature));
   HEADRACE_RETURN_IF_ERROR(ReadIhdr(bytes, &info));
-  // Only lengths and types are read of most chunks; a file that is cut off shows when it is decoded.
+  // Only lengths and types are read of most chunks; a file that is cut off shows when it is
+  // decoded.
   Metadata metadata;
   while (bytes.size() >= kChunkOverheadBytes) {
     const size_t length = U32(bytes.data());
