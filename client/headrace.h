@@ -46,14 +46,16 @@ HR_API const char* hr_version(void);
 
 /* How to reach a daemon. Zero-initialise; strings are copied. */
 typedef struct hr_connect_options {
-  const char* socket; /* path, or "@name" for an abstract name; required */
-  const char*
-      executable;               /* NULL: somebody else's daemon. Else a private daemon: when nobody
-                                   listens       at `socket` (which must be abstract), this process binds it and
-                                   starts       `executable serve --private …` with the listening socket as
-                                   descriptor 3       (docs/operations.md). Also after the daemon's death. */
-  const char* const* arguments; /* further arguments for it, NULL-terminated, or NULL */
-  int32_t grace_ms;             /* private daemon: how long it stays after its last connection */
+  /* A path, or "@name" for an abstract name; required. */
+  const char* socket;
+  /* NULL: somebody else's daemon. Else a private daemon: when nobody listens at `socket` (which
+   * must be abstract), this process binds it and starts `executable serve --private …` with the
+   * listening socket as descriptor 3 (docs/operations.md). Also after the daemon's death. */
+  const char* executable;
+  /* Further arguments for it, NULL-terminated, or NULL. */
+  const char* const* arguments;
+  /* Private daemon: how long it stays after its last connection. */
+  int32_t grace_ms;
 } hr_connect_options;
 
 /* Connects and says HELLO. Waits for a listener until the timeout. HR_PERMISSION_DENIED: the peer

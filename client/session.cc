@@ -45,6 +45,7 @@ Status Session::Next(hr_batch* batch, const Deadline& deadline) {
     return status;
   };
   bool dead = false;
+  if (ring_ != nullptr && wanted_ >= kLastTicket) Lose("the session's tickets are used up");
   for (;;) {
     if (ring_ == nullptr) {
       if (wait_began_ns == 0) wait_began_ns = NowNs();
@@ -58,12 +59,11 @@ Status Session::Next(hr_batch* batch, const Deadline& deadline) {
     ring_->WakeDaemon(connection_.get());
     if (taken == Taken::kBatch) return finish(std::move(status));
     if (taken == Taken::kBroken) {
-      if (++broken_in_a_row_ >= kMaxBrokenInARow) {
-        return finish(
-            Error(HR_INTERNAL, "the daemon breaks the protocol of the ring: " + status.message));
-      }
       Lose(status.message);
-      continue;
+      if (++broken_in_a_row_ < kMaxBrokenInARow) continue;
+      broken_in_a_row_ = 0;
+      return finish(
+          Error(HR_INTERNAL, "the daemon breaks the protocol of the ring: " + status.message));
     }
     if (dead) {
       const std::string reason = ring_->stopping() ? ring_->stop_reason() : "";
@@ -115,7 +115,7 @@ Session::Taken Session::Take(hr_batch* batch, Status* status) {
   Add(bad_samples_, line.bad_samples);
   slots_leased_.store(ring_->CountLeased(), std::memory_order_relaxed);
   slots_ready_.store(ring_->CountReady(wanted_ + 1), std::memory_order_relaxed);
-  if (++wanted_ >= kLastTicket) Lose("tickets are used up");
+  ++wanted_;
   return Taken::kBatch;
 }
 

@@ -222,6 +222,19 @@ TEST_F(SessionTest, ASignalHandlerEndsTheWait) {
   sigaction(SIGUSR1, &before, nullptr);
 }
 
+TEST_F(SessionTest, ASessionIsOpenedAnewBeforeItsTicketsWrap) {
+  Start({"--first-ticket", std::to_string(0xFFFF0000u - 5)});
+  const SessionPtr session = OpenSession(client_.get());
+  Batch batch;
+  for (int64_t step = 0; step < 20; ++step) {
+    ASSERT_EQ(batch.Next(session.get()), HR_OK) << hr_last_error();
+    EXPECT_EQ(batch.index(0), 4 * step);
+  }
+  hr_session_stats stats;
+  hr_session_get_stats(session.get(), &stats);
+  EXPECT_EQ(stats.reconnections, 3u);  // this daemon begins there each time
+}
+
 TEST_F(SessionTest, SeveralSessionsOfOneClientRunSideBySide) {
   Start();
   std::vector<std::thread> threads;

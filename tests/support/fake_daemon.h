@@ -30,7 +30,8 @@ struct FakeDaemonOptions {
   int64_t stop_after = -1;     // then stop as on SIGTERM, with a reason
   int64_t bad_at = -1;         // the batch that starts at this position is a bad one
   int64_t exhausted = 0;       // so many OPENs are answered RESOURCE_EXHAUSTED
-  uint32_t silent = 0;         // this message type is never answered
+  uint32_t first_ticket = 1;
+  uint32_t silent = 0;  // this message type is never answered
   bool die_at_seek = false;
   std::string refuse;   // refuse every connection with this message
   std::string hostile;  // see HostileOpen and Fill in fake_daemon.cc

@@ -4,6 +4,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -66,6 +67,7 @@ Setters OptionsOf(headrace::fake::FakeDaemonOptions* options) {
           {"--stop-after", Set(&options->stop_after)},
           {"--bad-at", Set(&options->bad_at)},
           {"--exhausted", Set(&options->exhausted)},
+          {"--first-ticket", Set(&options->first_ticket)},
           {"--silent", Set(&options->silent)},
           {"--refuse", Set(&options->refuse)},
           {"--hostile", Set(&options->hostile)}};

@@ -29,7 +29,7 @@ hr_field_layout Field(const char* name, uint32_t dtype, int64_t batch_size, uint
 
 FakeSession::FakeSession(const FakeDaemonOptions& options, uint64_t id,
                          const std::string& open_json)
-    : options_(options), id_(id) {
+    : options_(options), id_(id), next_ticket_(options.first_ticket) {
   const auto open = nlohmann::json::parse(open_json);
   const auto& spec = open.at("spec");
   batch_size_ = spec.at("batch_size").get<uint32_t>();
@@ -84,7 +84,7 @@ hr_open_answer FakeSession::Answer() const {
   answer.order_version = options_.order_version;
   answer.pixel_version = options_.pixel_version;
   answer.num_slots = num_slots_;
-  answer.first_ticket = 1;
+  answer.first_ticket = options_.first_ticket;
   answer.num_fields = static_cast<uint32_t>(fields_.size());
   answer.batch_size = batch_size_;
   answer.slot_bytes = slot_bytes_;

@@ -36,7 +36,7 @@ class FakeSession {
   const uint64_t id_;
   uint32_t batch_size_ = 1, num_slots_ = 4, rank_ = 0, world_size_ = 1;
   uint64_t epoch_ = 0, position_ = 0;
-  uint32_t next_ticket_ = 1, next_slot_ = 0;
+  uint32_t next_ticket_, next_slot_ = 0;
   std::vector<hr_field_layout> fields_;
   uint64_t slot_bytes_ = 0;
   std::vector<uint32_t> last_ticket_;
