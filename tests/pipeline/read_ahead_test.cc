@@ -15,9 +15,11 @@ namespace {
 
 constexpr uint64_t kWindow = EpochOrder::window_samples();
 
+// And keeps the kernel from reading ahead by itself: what is cached afterwards, somebody asked for.
 void DropFromPageCache(const Dataset& dataset) {
   for (uint32_t shard = 0; shard < dataset.num_shards(); ++shard) {
     ::fdatasync(dataset.shard_fd(shard));
+    ::posix_fadvise(dataset.shard_fd(shard), 0, 0, POSIX_FADV_RANDOM);
     ::posix_fadvise(dataset.shard_fd(shard), 0, 0, POSIX_FADV_DONTNEED);
   }
 }
