@@ -83,10 +83,12 @@ TEST(Dataset, FilesThatAreMissingOrCutOffAreNamed) {
       WriteDataset(folder.path(), 20);
       const std::string path = folder.File(name);
       const auto size = static_cast<off_t>(std::filesystem::file_size(path));
-      if (how == std::string("missing")) std::filesystem::remove(path);
-      if (how == std::string("empty")) ASSERT_EQ(::truncate(path.c_str(), 0), 0);
-      if (how == std::string("cut")) ASSERT_EQ(::truncate(path.c_str(), size - 1), 0);
-      if (how == std::string("longer")) ASSERT_EQ(::truncate(path.c_str(), size + 1), 0);
+      if (how == std::string("missing")) {
+        std::filesystem::remove(path);
+      } else {
+        const off_t length = how == std::string("empty") ? 0 : how == std::string("cut") ? size - 1 : size + 1;
+        ASSERT_EQ(::truncate(path.c_str(), length), 0);
+      }
       const absl::Status status = Dataset::Open(folder.path()).status();
       EXPECT_TRUE(absl::IsDataLoss(status)) << name << " " << how << ": " << status;
       EXPECT_THAT(status.ToString(), HasSubstr(name));
@@ -113,7 +115,8 @@ TEST(Dataset, OpeningReadsNoRowAndReadingFindsTheDamagedOne) {
   for (uint64_t sample = 0; sample < 40; ++sample) {
     const absl::Status status = (*opened)->ReadRow(sample, &row);
     EXPECT_EQ(status.ok(), sample != 23) << status;
-    if (sample == 23) EXPECT_THAT(status.ToString(), HasSubstr("shard 1, sample 23"));
+    if (sample != 23) continue;
+    EXPECT_THAT(status.ToString(), HasSubstr("shard 1, sample 23"));
   }
 }
 
