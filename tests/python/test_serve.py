@@ -1,5 +1,6 @@
 """`headrace serve`, `top` and `doctor` as processes."""
 
+import fcntl
 import json
 import os
 import re
@@ -227,18 +228,25 @@ def test_doctor_finds_the_daemon_and_datasets(executable, root, dataset, start_d
     assert done.returncode == 1 and re.search(r"^FAIL +dataset", done.stdout, re.M)
 
 
+def spawn_private(executable, descriptors, *arguments):
+    """Starts it with these descriptors at these numbers; returns the first process's pid."""
+    high = [(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100), number) for fd, number in descriptors]
+    actions = [(os.POSIX_SPAWN_DUP2, fd, number) for fd, number in high]
+    command = [executable, "serve", "--private", "--listen-fd", "3", *arguments]
+    child = os.posix_spawn(executable, command, os.environ, file_actions=actions)
+    for fd, _ in high:
+        os.close(fd)
+    return child
+
+
 def test_a_private_daemon_detaches_reports_and_ends(executable, dataset, tmp_path):
     address = f"@headrace-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind("\0" + address[1:])
         listener.listen()
         read_end, write_end = os.pipe()
-        command = [executable, "serve", "--private", "--listen-fd", "3", "--grace-ms", "0"]
-        actions = [(os.POSIX_SPAWN_DUP2, os.dup2(listener.fileno(), 30), 3), (os.POSIX_SPAWN_DUP2, os.dup2(write_end, 31), 4)]
-        child = os.posix_spawn(executable, command, os.environ, file_actions=actions)
+        child = spawn_private(executable, [(listener.fileno(), 3), (write_end, 4)], "--grace-ms", "0")
         os.close(write_end)
-        os.close(30)
-        os.close(31)
         assert os.waitpid(child, 0)[1] == 0
         assert os.read(read_end, 100) == b""  # closed without a word: it serves
         os.close(read_end)
@@ -266,11 +274,9 @@ def state_of(pid):
 
 def test_a_private_daemon_says_why_it_cannot_start(executable):
     read_end, write_end = os.pipe()
-    actions = [(os.POSIX_SPAWN_OPEN, 3, "/dev/null", os.O_RDONLY, 0), (os.POSIX_SPAWN_DUP2, os.dup2(write_end, 31), 4)]
-    command = [executable, "serve", "--private", "--listen-fd", "3"]
-    child = os.posix_spawn(executable, command, os.environ, file_actions=actions)
+    with open("/dev/null") as null:
+        child = spawn_private(executable, [(null.fileno(), 3), (write_end, 4)])
     os.close(write_end)
-    os.close(31)
     os.waitpid(child, 0)
     with os.fdopen(read_end) as words:
         assert words.read() == "descriptor 3 is not a listening socket"

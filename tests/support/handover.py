@@ -30,7 +30,10 @@ class Connection:
         self.socket.connect("\0" + path[1:] if path.startswith("@") else path)
 
     def send(self, kind, body=b"", request_id=1):
-        self.socket.sendall(struct.pack("<4I", MAGIC, kind, len(body), request_id) + body)
+        try:
+            self.socket.sendall(struct.pack("<4I", MAGIC, kind, len(body), request_id) + body)
+        except BrokenPipeError:
+            pass  # a daemon that refuses says why before it closes: read() finds that
 
     def _exactly(self, size, fds):
         data = b""
