@@ -1,7 +1,9 @@
 // One accepted hand-over connection, from its first frame to its end. Lives in the event loop's thread.
 #pragma once
 
-#include <utility>  // Boost 1.74's awaitable.hpp needs it and does not say so
+// clang-format off: Boost 1.74's awaitable.hpp needs <utility> and does not include it.
+#include <utility>
+// clang-format on
 
 #include <boost/asio.hpp>
 #include <chrono>
