@@ -124,8 +124,12 @@ TEST_F(Entries, TablesComeBackAsTheyWere) {
   ASSERT_TRUE(ApplyTables(Bytes(tables), &frame).ok());
   for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(frame.quant[i], frame_.quant[i]);
-    if (frame_.dc_mask >> i & 1) EXPECT_EQ(frame.dc[i], frame_.dc[i]);
-    if (frame_.ac_mask >> i & 1) EXPECT_EQ(frame.ac[i], frame_.ac[i]);
+    if (frame_.dc_mask >> i & 1) {
+      EXPECT_EQ(frame.dc[i], frame_.dc[i]);
+    }
+    if (frame_.ac_mask >> i & 1) {
+      EXPECT_EQ(frame.ac[i], frame_.ac[i]);
+    }
   }
   for (size_t size = 0; size < tables.size(); ++size) {
     EXPECT_FALSE(ApplyTables(Bytes(tables).subspan(0, size), &frame).ok()) << size;
