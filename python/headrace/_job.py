@@ -62,7 +62,8 @@ def _agree(store, key, value):
 def _node():
     """One node as its ranks see it: ranks that differ in one of these cannot share a daemon."""
     try:
-        boot = open("/proc/sys/kernel/random/boot_id").read().strip()
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            boot = file.read().strip()
     except OSError:
         boot = os.uname().nodename
     spaces = [os.readlink(f"/proc/self/ns/{kind}").strip("[]").split("[")[-1] for kind in ("net", "mnt")]

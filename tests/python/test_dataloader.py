@@ -4,6 +4,7 @@ import gc
 import math
 import os
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -243,7 +244,7 @@ def test_the_dataset_answers_like_one(dataset, image_folder):
     assert "image" in mine.fields and "label" in mine.fields
     for i in (0, 17, 130, -1):
         path, label = folder.samples[i]
-        assert mine[i] == (open(path, "rb").read(), label)
+        assert mine[i] == (Path(path).read_bytes(), label)
     for bad in (131, -132):
         with pytest.raises(IndexError):
             mine[bad]
