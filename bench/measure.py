@@ -78,20 +78,6 @@ def measure_batches(batches, arguments):
                       "cpu_s_per_1000": cpu / images * 1000}))
 
 
-def daemon_below(root=None):
-    """The process id of the one private daemon below a process that called adopt_orphans()."""
-    found = []
-    for pid in descendants(root or os.getpid()):
-        try:
-            if os.path.basename(os.readlink(f"/proc/{pid}/exe")) == "headrace":
-                found.append(pid)
-        except OSError:
-            pass
-    if len(found) != 1:
-        raise RuntimeError(f"expected one daemon, found processes {found}")
-    return found[0]
-
-
 def train_transform(hr):
     """The transform of ImageNet training scripts."""
     return [hr.RandomResizedCrop(224), hr.RandomHorizontalFlip(), hr.Normalize()]

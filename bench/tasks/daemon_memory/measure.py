@@ -5,7 +5,7 @@ import json
 import headrace.torch as hr
 import torch
 
-from bench.measure import adopt_orphans, daemon_below, train_transform
+from bench.measure import train_transform
 
 
 def memory_bytes(pid):
@@ -20,13 +20,12 @@ if __name__ == "__main__":
     parser.add_argument("--dataset", required=True)
     parser.add_argument("--epochs", type=int, default=50)
     arguments = parser.parse_args()
-    adopt_orphans()
     torch.set_num_threads(1)
     loader = hr.DataLoader(arguments.dataset, batch_size=128, shuffle=True, transform=train_transform(hr))
     memory = []
     for _ in range(arguments.epochs):
         for images, _ in loader:
             pass
-        memory.append(memory_bytes(daemon_below()))
+        memory.append(memory_bytes(loader.stats()["daemon_pid"]))
     slots = (loader.prefetch_factor + 2) * 128 * 3 * 224 * 224 * 4
     print(json.dumps({"memory_bytes": memory, "slots_bytes": slots}))

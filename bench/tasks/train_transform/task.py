@@ -22,10 +22,14 @@ def dali_python(options):
     return python
 
 
-def check(options, list_file, dataset, summaries):
-    """Raises unless all rivals give the same kind of batch, and Headrace's pixels are torchvision's."""
+def check_pixels(options, list_file, dataset):
+    """Raises unless Headrace's pixels are those of torchvision's transforms."""
     done = harness.run_json(options, f"{MODULE}.check_headrace", "--list", list_file, "--dataset", dataset)
     print(f"  {done['compared']} images compared with torchvision: largest difference {done['largest_difference']:.1e}")
+
+
+def check_summaries(summaries):
+    """Raises unless all rivals give the same kind of batch."""
     ours = summaries["headrace"]
     for name, other in summaries.items():
         if (other["shape"], other["dtype"]) != (ours["shape"], ours["dtype"]):
@@ -46,7 +50,9 @@ def measure(options, rivals, warm_up, batches, repeats):
     def run(name, *more):
         return harness.run_json(options, f"{MODULE}.with_{name}", *inputs, *more, **pythons[name])
 
-    check(options, list_file, dataset, {name: run(name, "--summary") for name in rivals})
+    check_pixels(options, list_file, dataset)
+    if "dali" in rivals:  # draws and decodes by itself: pixels cannot be compared one by one
+        check_summaries({name: run(name, "--summary") for name in rivals})
     runs = {name: [] for name in rivals}
     for _ in range(repeats):
         for name in rivals:
@@ -68,6 +74,6 @@ def run(options):
 
 
 def compare(options):
-    """The short comparison that ends the quickstart: fewer images, two runs each."""
-    runs = measure(options, ["headrace", "torchvision"], 6, 12, 2)
+    """The short comparison that ends the quickstart: fewer images, one run each."""
+    runs = measure(options, ["headrace", "torchvision"], 6, 12, 1)
     return [harness.median_row(NAMES[name], "img/s", runs[name], "images_per_s") for name in runs]
