@@ -68,7 +68,7 @@ class FolderSource final : public Source {
         return true;
       }
       if (NextOfListing(item)) return true;
-      if (!NextFolder()) return false;
+      if (!NextFolder() && notes_.empty()) return false;  // the last class may leave nothing but notes
     }
   }
 

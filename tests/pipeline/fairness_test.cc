@@ -166,12 +166,6 @@ class SharesTest : public ::testing::Test {
   TinyDataset tiny_;
 };
 
-TEST_F(SharesTest, EightSessionsGetEqualShares) {
-  const std::vector<uint64_t> taken = Serve(std::vector<SessionSpec>(8, Spec()), 2, 40, 800);
-  const auto [least, most] = std::minmax_element(taken.begin(), taken.end());
-  EXPECT_LE(static_cast<double>(*most), 1.2 * static_cast<double>(*least));
-}
-
 TEST_F(SharesTest, SessionsOfOneThreadAreServedBesideOthers) {
   SessionSpec narrow = Spec();
   narrow.max_threads = 1;
