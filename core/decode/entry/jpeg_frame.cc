@@ -151,7 +151,8 @@ class FrameParser {
       }
       if (component.quant > 3) return Broken("quantisation table above 3");
     }
-    if (frame_.blocks_per_mcu() > 10) return Broken("more than 10 blocks in an MCU");
+    // T.81, B.2.3: such a frame cannot be one interleaved scan.
+    if (frame_.blocks_per_mcu() > 10) return Unsupported("several scans");
     have_frame_ = true;
     return absl::OkStatus();
   }
