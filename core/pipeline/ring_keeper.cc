@@ -25,8 +25,9 @@ void RingKeeper::Populate(std::function<bool()> populate_next) {
   changed_.notify_one();
 }
 
+void RingKeeper::ExpectBack(uint64_t bytes) { budget_->ReleaseSoon(bytes); }
+
 void RingKeeper::GiveBack(std::unique_ptr<HostRing> ring, RingMemory memory) {
-  budget_->ReleaseSoon(ring->total_bytes());
   {
     std::lock_guard lock(mutex_);
     leaving_.push_back({std::move(ring), memory});

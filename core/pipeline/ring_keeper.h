@@ -21,6 +21,8 @@ class RingKeeper {
 
   // Runs `populate_next` again and again until it returns false, rings to be given back first. It populates one slot.
   void Populate(std::function<bool()> populate_next);
+  // A session is closed: its ring of `bytes` comes to GiveBack as soon as no thread uses it. Once per ring, before GiveBack.
+  void ExpectBack(uint64_t bytes);
   // Unmaps the ring, under kDiscard after punching it empty, and returns its memory to the budget.
   void GiveBack(std::unique_ptr<HostRing> ring, RingMemory memory);
 

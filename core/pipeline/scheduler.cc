@@ -66,6 +66,7 @@ void Scheduler::Add(std::shared_ptr<SessionState> session) {
   clock_.Join(&session->share);
   if (stop_) {
     session->Close();
+    keeper_->ExpectBack(session->ring()->total_bytes());
     closing_.push_back({session, RingMemory::kKeep});
     GiveBackIfUnused(session.get(), RingMemory::kKeep);
     return;
@@ -114,6 +115,7 @@ void Scheduler::Close(const std::shared_ptr<SessionState>& session, RingMemory m
 void Scheduler::CloseLocked(const std::shared_ptr<SessionState>& session, RingMemory memory) {
   if (session->closed()) return;
   session->Close();
+  keeper_->ExpectBack(session->ring()->total_bytes());
   totals_.batches += session->batches;
   totals_.samples += session->samples;
   totals_.bad_samples += session->bad_samples;
