@@ -1,6 +1,7 @@
 // Inverse DCT, per SIMD target: libjpeg-turbo's accurate integer transform ("islow": Loeffler, Ligtenberg and Moschytz,
 // "Practical fast 1-D DCT algorithms with 11 multiplications", ICASSP 1989) as its SIMD versions compute it
-// (jidctint-sse2.asm): dequantised coefficients and three sums wrap at 16 bits, results saturate.
+// (jidctint-sse2.asm). Dequantised coefficients and three sums wrap at 16 bits, results saturate; that this is libjpeg-turbo's
+// answer for coefficients that do wrap is not shown yet (with quantisers of up to 255 on random data it differs).
 #if defined(HEADRACE_IDCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEADRACE_IDCT_INL_H_
 #undef HEADRACE_IDCT_INL_H_
