@@ -160,16 +160,17 @@ void Ring::ReleaseDropped() {
   }
 }
 
-void Ring::WakeDaemon(Connection* connection) {
-  if (!given_back_) return;
+void Ring::WakeDaemon(Connection* connection, bool before_waiting) {
+  if (!given_back_ && !before_waiting) return;
   given_back_ = false;
   // Against the daemon's "set waiting, look once more": all four accesses are in one total order
   // (seq_cst), so one of the two sides sees the other's store.
-  if (control_->daemon.waiting.load(std::memory_order_seq_cst) != 0) connection->RingDoorbell();
+  const uint32_t waiting = control_->daemon.waiting.load(std::memory_order_seq_cst);
+  if (waiting == HR_WAITING || (before_waiting && waiting != 0)) connection->RingDoorbell();
 }
 
 void Ring::SetWaiting(bool waiting) {
-  control_->client.waiting.store(waiting ? 1 : 0, std::memory_order_seq_cst);
+  control_->client.waiting.store(waiting ? HR_WAITING : 0, std::memory_order_seq_cst);
 }
 
 std::string Ring::stop_reason() const {

@@ -47,8 +47,9 @@ class Ring {
 
   // Gives back the slots whose tensors are all gone.
   void ReleaseDropped();
-  // Rings once if something was given back since the last call and the daemon waits for it.
-  void WakeDaemon(Connection* connection);
+  // Rings if something was given back since the last call and the daemon waits for it; before this side waits also a daemon that
+  // looks by itself every now and then.
+  void WakeDaemon(Connection* connection, bool before_waiting = false);
 
   // The client's `waiting` word: set before the last look, cleared afterwards.
   void SetWaiting(bool waiting);

@@ -136,7 +136,7 @@ Status Session::Wait(const Deadline& deadline) {
     ring_->SetWaiting(false);
     return {};
   }
-  ring_->WakeDaemon(connection_.get());
+  ring_->WakeDaemon(connection_.get(), /*before_waiting=*/true);
   Status status = connection_->WaitDoorbell(deadline);
   ring_->SetWaiting(false);
   if (status.code == HR_DEADLINE_EXCEEDED) {

@@ -69,6 +69,7 @@ class Scheduler {
   bool CallOut(Lock* lock);
   uint32_t UnitPlaces(const SessionState& session) const;
   void NotifyThreads(int wanted);
+  void Idle(Lock* lock);
   void CloseLocked(const std::shared_ptr<SessionState>& session, RingMemory memory);
 
   const PipelineOptions options_;
@@ -84,6 +85,7 @@ class Scheduler {
   std::vector<Closing> closing_;  // closed, but threads still write into the ring
   bool progressed_ = false;
   int idle_ = 0;
+  bool watching_ = false;  // an idle thread looks at the watched sessions every few milliseconds
   bool stop_ = false;
   FairClock clock_;
   PipelineStats totals_;  // of batches and samples: those of closed sessions only

@@ -8,6 +8,8 @@ namespace {
 
 // Bad samples beyond this many are counted, but no longer reported one by one.
 constexpr size_t kMaxReports = 65536;
+// A session that nothing is released of for so long asks for a doorbell.
+constexpr int64_t kWatchNs = 1'000'000'000;
 
 }  // namespace
 
@@ -21,7 +23,7 @@ SessionState::SessionState(uint64_t id, SessionSpec spec, BatchLayout layout, st
 
 void SessionState::SlotPopulated(int slot) {
   slots_[static_cast<size_t>(slot)].populated = true;
-  if (asleep_) WakeUp();
+  if (rest_ != Rest::kAwake) WakeUp();
 }
 
 int SessionState::FindFreeSlot() const {
@@ -36,17 +38,19 @@ int SessionState::FindFreeSlot() const {
   return -1;
 }
 
-// Asks for a doorbell, then looks once more: a release before the word was set would ring no bell.
-bool SessionState::SleepUntilReleased() {
-  ring_->control()->daemon.waiting.store(1, std::memory_order_seq_cst);
-  asleep_ = true;
+// Says when to ring, then looks once more: a release before the word was set would ring no bell.
+bool SessionState::RestUntilReleased(Rest rest) {
+  ring_->control()->daemon.waiting.store(rest == Rest::kWatched ? HR_WAITING_WHILE_YOU_ARE : HR_WAITING,
+                                         std::memory_order_seq_cst);
+  rest_ = rest;
+  watched_since_ns_ = 0;
   if (FindFreeSlot() < 0) return true;
   WakeUp();
   return false;
 }
 
 void SessionState::WakeUp() {
-  asleep_ = false;
+  rest_ = Rest::kAwake;
   ring_->control()->daemon.waiting.store(0, std::memory_order_seq_cst);
 }
 
@@ -54,12 +58,12 @@ SessionState::Work SessionState::LookForWork() {
   if (closed_) return Work::kNone;
   // Empty batches are done at once, and a client can give them back at once: bounded, so that it cannot hold the mutex.
   for (size_t begun = 0; claiming_ < 0; ++begun) {
-    if (asleep_) return Work::kNone;
+    if (rest_ == Rest::kAsleep || (watched() && !OnDoorbell())) return Work::kNone;
     if (begun == slots_.size()) return Work::kAgain;
     const int slot = FindFreeSlot();
     if (slot >= 0) {
       Begin(slot);
-    } else if (SleepUntilReleased()) {
+    } else if (RestUntilReleased(Rest::kWatched)) {
       return Work::kNone;
     }
   }
@@ -116,7 +120,7 @@ bool SessionState::Finish(const Unit& unit, std::vector<BadOutcome>* bad) {
   --fill.units_out;
   if (fill.abandoned && fill.units_out == 0) {
     fill.active = false;
-    if (asleep_ && !closed_) WakeUp();
+    if (rest_ != Rest::kAwake && !closed_) WakeUp();
   }
   return false;
 }
@@ -127,7 +131,7 @@ void SessionState::Complete(int slot) {
   --fill.units_out;
   if (fill.abandoned) {  // by a Seek while it was being laid out
     fill.active = fill.units_out > 0;
-    if (asleep_ && !closed_) WakeUp();
+    if (rest_ != Rest::kAwake && !closed_) WakeUp();
     return;
   }
   fill.complete = true;
@@ -176,14 +180,21 @@ uint32_t SessionState::Seek(const Cursor& cursor) {
   cursor_ = Normalized(spec_, cursor);
   ++sequence_;
   claimed_places_ = 0;
-  if (asleep_ && !closed_) WakeUp();
+  if (rest_ != Rest::kAwake && !closed_) WakeUp();
   return next_ticket_;
 }
 
 bool SessionState::OnDoorbell() {
-  if (closed_ || !asleep_ || FindFreeSlot() < 0) return false;
+  if (closed_ || rest_ == Rest::kAwake || FindFreeSlot() < 0) return false;
   WakeUp();
   return true;
+}
+
+bool SessionState::Watch(int64_t now_ns) {
+  if (closed_ || !watched()) return false;
+  if (OnDoorbell()) return true;
+  if (watched_since_ns_ == 0) watched_since_ns_ = now_ns;
+  return now_ns - watched_since_ns_ > kWatchNs && !RestUntilReleased(Rest::kAsleep);
 }
 
 void SessionState::Close() {

@@ -37,7 +37,7 @@ class SessionState {
   void SlotPopulated(int slot);
 
   // Looks for a place to fill. Begins the next batch when all places of the present one are claimed and a slot is free; when
-  // none is, the session sleeps: it asks the client for a doorbell and is not looked at again before OnDoorbell.
+  // none is, the session rests: it is watched, later asleep, and not looked at again before OnDoorbell or Watch finds a release.
   enum class Work {
     kNone,
     kSome,   // Claim has something to give
@@ -55,6 +55,11 @@ class SessionState {
   uint32_t Seek(const Cursor& cursor);
   // Reads the `released` words, at most 64. True: the session woke up.
   bool OnDoorbell();
+  // A watched session's client rings only before it waits; somebody calls Watch every few milliseconds instead, so that a
+  // trainer's step makes no system call. True: something was released, the session woke up. After a second without that the
+  // session falls asleep: it asks for a doorbell at the next release.
+  bool watched() const { return rest_ == Rest::kWatched; }
+  bool Watch(int64_t now_ns);
   // Nothing is begun or published any more.
   void Close();
   bool closed() const { return closed_; }
@@ -93,7 +98,8 @@ class SessionState {
     bool populated = false;
   };
   int FindFreeSlot() const;
-  bool SleepUntilReleased();
+  enum class Rest { kAwake, kWatched, kAsleep };
+  bool RestUntilReleased(Rest rest);
   void WakeUp();
   void Begin(int slot);
   void PublishInOrder();
@@ -115,7 +121,9 @@ class SessionState {
   int last_slot_ = -1;  // begun last
   int claiming_ = -1;   // slot of the batch that has unclaimed places
   int users_ = 0;
-  bool asleep_ = false, closed_ = false, wake_wanted_ = false;
+  Rest rest_ = Rest::kAwake;
+  int64_t watched_since_ns_ = 0;  // 0: at the next Watch
+  bool closed_ = false, wake_wanted_ = false;
   uint64_t sequence_ = 0, claimed_places_ = 0;
   std::unordered_set<uint64_t> reported_;
 };

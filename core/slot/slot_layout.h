@@ -20,6 +20,8 @@ extern "C" {
 #define HR_MAX_FIELDS 16u
 #define HR_CONTROL_BYTES 16384u /* slot 0 starts here */
 #define HR_ERROR_BYTES 4096u    /* at the end of every slot: UTF-8 JSON, NUL-terminated, when status is not OK */
+#define HR_WAITING 1u              /* in a `waiting` word: send a byte when you have stored something */
+#define HR_WAITING_WHILE_YOU_ARE 2u /* in the daemon's: it looks by itself every few ms; send a byte before you wait */
 #define HR_SMALL_FIELD_BYTES 65536u /* smaller fields are handed out as copies: keeping them pins no slot */
 
 enum hr_dtype {
@@ -41,12 +43,12 @@ struct hr_control {
     uint32_t magic, layout_version, num_slots, reserved[29];
   } fixed;
   struct {
-    HR_ATOMIC_U32 waiting;  /* 1: send a byte when something is released */
+    HR_ATOMIC_U32 waiting;  /* 0, HR_WAITING or HR_WAITING_WHILE_YOU_ARE */
     HR_ATOMIC_U32 stopping; /* 1: the daemon ends; `reason` says why */
     char reason[120];
   } daemon;
   struct {
-    HR_ATOMIC_U32 waiting; /* 1: send a byte when a ticket is ready */
+    HR_ATOMIC_U32 waiting; /* 0 or HR_WAITING */
     uint32_t reserved[31];
   } client;
   struct hr_slot_line {

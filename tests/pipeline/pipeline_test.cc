@@ -251,15 +251,32 @@ TEST_F(PipelineTest, HostileWordsHarmNobodyElse) {
   attack.join();
 }
 
-TEST_F(PipelineTest, AFullRingSleepsUntilADoorbell) {
+TEST_F(PipelineTest, AFullRingIsWatchedForReleases) {
   const auto pipeline = MakePipeline(2);
   FakeClient client(pipeline.get(), Spec(4));
   while (client.session()->stats().slots_ready < 4) std::this_thread::yield();
-  while (client.control()->daemon.waiting.load() == 0) std::this_thread::yield();
+  while (client.control()->daemon.waiting.load() != HR_WAITING_WHILE_YOU_ARE) std::this_thread::yield();
   EXPECT_EQ(client.wakes(), 0u);  // nobody waited, so no bell was rung
+  for (uint64_t batches = 5; batches < 10; ++batches) {
+    const auto lease = client.Poll();
+    ASSERT_TRUE(lease);
+    client.control()->slots[lease->slot].released.store(lease->ticket);
+    while (client.session()->stats().batches < batches) std::this_thread::yield();
+  }
+  // A bell that is rung all the same, before a client waits, is answered at once.
+  while (client.control()->daemon.waiting.load() != HR_WAITING_WHILE_YOU_ARE) std::this_thread::yield();
+  client.Release(*client.Poll());
+  while (client.session()->stats().batches < 10) std::this_thread::yield();
+}
+
+TEST_F(PipelineTest, ARingThatStaysFullSleepsUntilADoorbell) {
+  const auto pipeline = MakePipeline(2);
+  FakeClient client(pipeline.get(), Spec(4));
+  while (client.control()->daemon.waiting.load() != HR_WAITING) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const auto lease = client.Poll();
   ASSERT_TRUE(lease);
   client.control()->slots[lease->slot].released.store(lease->ticket);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(pipeline->stats().batches, 4u);
   client.session()->OnDoorbell();
   while (client.session()->stats().batches < 5) std::this_thread::yield();
