@@ -16,6 +16,9 @@ CORE = [f"core/{stage}/" for stage in STAGES]
 # Folder → what of ours it may include besides itself. The longest matching folder counts.
 OURS = {
     **{folder: CORE[:i] for i, folder in enumerate(CORE)},
+    # The form of the entry data stands on the base alone: shards store it, decoders use it.
+    "core/decode/entry/": CORE[:1],
+    "core/shard/": [*CORE[:1], "core/decode/entry/"],
     "core/device/": CORE[:1],
     "client/": ["core/slot/slot_layout.h"],
     "server/": [*CORE, "core/device/", "client/protocol.h", "proto/"],

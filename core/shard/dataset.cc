@@ -1,5 +1,7 @@
 #include "core/shard/dataset.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -7,6 +9,7 @@
 #include "core/shard/format.h"
 #include "core/shard/index_file.h"
 #include "core/shard/manifest.h"
+#include "core/shard/table_cache.h"
 
 namespace headrace {
 namespace {
@@ -30,6 +33,9 @@ class DatasetOpener {
     dataset->fields_ = manifest.fields;
     dataset->classes_ = manifest.classes;
     dataset->layout_ = MakeRowLayout(manifest.fields);
+    for (size_t i = 0; i < manifest.fields.size(); ++i) {
+      if (manifest.fields[i].kind == FieldKind::kImage) dataset->image_field_ = static_cast<int>(i);
+    }
     uint64_t first_sample = 0;
     for (uint32_t number = 0; number < manifest.shards.size(); ++number) {
       absl::StatusOr<Dataset::Shard> shard = OpenShard(manifest, number, first_sample, dir);
@@ -68,10 +74,14 @@ class DatasetOpener {
     shard.first_sample = first_sample;
     shard.num_samples = header.num_samples;
     shard.rows_offset = header.rows_offset();
+    shard.entries_offset = header.entries_offset();
     shard.entries_bytes = header.entries_bytes;
     return shard;
   }
 };
+
+Dataset::Dataset() : tables_(std::make_unique<TableCache>()) {}
+Dataset::~Dataset() = default;
 
 absl::StatusOr<std::shared_ptr<const Dataset>> Dataset::Open(const std::string& dir) {
   return DatasetOpener::Open(dir);
@@ -103,6 +113,48 @@ absl::Status Dataset::ReadRow(uint64_t sample, SampleRow* row) const {
   }
   for (SampleRow::Value& value : row->values) value.location.shard = number;
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Dataset::ReadEntries(const SampleRow& row, ImageEntries* entries) const {
+  if (row.entries_bytes == 0 || image_field_ < 0) return false;
+  const uint32_t number = row.values[static_cast<size_t>(image_field_)].location.shard;
+  const absl::Status status = TryReadEntries(shards_[number], number, row, entries);
+  if (status.ok()) return true;
+  return absl::DataLossError(absl::StrCat("shard ", number, ", sample ", row.sample, ": ", status.message(), " (",
+                                          ShardIndexPath(dir_, number), ")"));
+}
+
+absl::Status Dataset::TryReadEntries(const Shard& shard, uint32_t number, const SampleRow& row,
+                                     ImageEntries* entries) const {
+  const int fd = shard.index.get();
+  entries->bytes_.resize(row.entries_bytes);
+  HEADRACE_RETURN_IF_ERROR(ReadAt(fd, entries->bytes_.data(), row.entries_bytes,
+                                  shard.entries_offset + row.entries_offset, std::string()));
+  const uint64_t image_bytes = row.values[static_cast<size_t>(image_field_)].location.length;
+  HEADRACE_ASSIGN_OR_RETURN(entries->view_, EntryView::Parse(entries->bytes_, image_bytes));
+  JpegFrame& frame = entries->frame_;
+  frame = entries->view_.frame();
+  // A decoder plans with the row's numbers.
+  if (frame.width != row.image.width || frame.height != row.image.height ||
+      frame.num_components != row.image.components) {
+    return absl::DataLossError("entry data of another image");
+  }
+  const uint64_t tables_offset = entries->view_.tables_offset();
+  if (tables_->Find(number, tables_offset, &frame)) return ApplyTables(frame, &frame);
+  std::array<uint8_t, kMaxTablesBytes> set;
+  const uint64_t room = shard.entries_bytes - std::min(shard.entries_bytes, tables_offset);
+  const size_t set_bytes = static_cast<size_t>(std::min<uint64_t>(room, set.size()));
+  HEADRACE_RETURN_IF_ERROR(ReadAt(fd, set.data(), set_bytes, shard.entries_offset + tables_offset, std::string()));
+  HEADRACE_RETURN_IF_ERROR(ParseTables({set.data(), set_bytes}, &frame));
+  tables_->Insert(number, tables_offset, frame);
+  return ApplyTables(frame, &frame);
+}
+
+void Dataset::PrefetchEntries(const SampleRow& row) const {
+  if (row.entries_bytes == 0 || image_field_ < 0) return;
+  const Shard& shard = shards_[row.values[static_cast<size_t>(image_field_)].location.shard];
+  ::posix_fadvise(shard.index.get(), static_cast<off_t>(shard.entries_offset + row.entries_offset),
+                  static_cast<off_t>(row.entries_bytes), POSIX_FADV_WILLNEED);
 }
 
 std::string Dataset::shard_path(uint32_t shard) const { return ShardLmdbPath(dir_, shard); }

@@ -9,7 +9,7 @@ namespace headrace {
 namespace {
 
 constexpr uint16_t kEntryVersion = 1;
-constexpr size_t kHeaderBytes = 64;
+constexpr size_t kHeaderBytes = 64, kTablesOffsetAt = 48;
 constexpr int kDcBits = 12;
 constexpr int kByteBits = 25;
 
@@ -82,7 +82,12 @@ std::string EncodeEntries(const JpegFrame& frame, const EntryPoints& entries, ui
   return out;
 }
 
-std::string EncodeTables(const JpegFrame& frame) {
+void SetTablesOffset(uint64_t tables_offset, std::string* encoded) {
+  std::memcpy(encoded->data() + kTablesOffsetAt, &tables_offset, sizeof tables_offset);
+  Seal(encoded, 8);
+}
+
+std::string EncodeTables(const JpegTables& frame) {
   std::string out(8, '\0');
   Append<uint32_t>(&out, 0);  // bytes, below
   Append<uint8_t>(&out, frame.quant_mask);
@@ -115,44 +120,55 @@ absl::StatusOr<uint32_t> TablesBytes(absl::Span<const uint8_t> preamble) {
   return bytes;
 }
 
-absl::Status ApplyTables(absl::Span<const uint8_t> tables, JpegFrame* frame) {
-  HEADRACE_ASSIGN_OR_RETURN(const uint32_t bytes, TablesBytes(tables));
-  if (bytes > tables.size() || !IsSealed(tables.subspan(0, bytes))) {
+absl::Status ParseTables(absl::Span<const uint8_t> set, JpegTables* tables) {
+  HEADRACE_ASSIGN_OR_RETURN(const uint32_t bytes, TablesBytes(set));
+  if (bytes > set.size() || !IsSealed(set.subspan(0, bytes))) {
     return absl::DataLossError("the table set's checksum is wrong");
   }
-  absl::Span<const uint8_t> rest = tables.subspan(kTablesPreambleBytes, bytes - kTablesPreambleBytes);
-  const uint8_t quant_mask = tables[12], dc_mask = tables[13], ac_mask = tables[14];
+  absl::Span<const uint8_t> rest = set.subspan(kTablesPreambleBytes, bytes - kTablesPreambleBytes);
+  tables->quant_mask = set[12];
+  tables->dc_mask = set[13];
+  tables->ac_mask = set[14];
   for (int i = 0; i < 4; ++i) {
-    if (!(quant_mask >> i & 1)) continue;
+    if (!(tables->quant_mask >> i & 1)) continue;
     if (rest.size() < 128) return absl::DataLossError("the table set is cut off");
-    std::memcpy(frame->quant[i].data(), rest.data(), 128);
+    std::memcpy(tables->quant[i].data(), rest.data(), 128);
     rest.remove_prefix(128);
   }
-  for (const auto& [mask, specs, dc] : {std::tuple{dc_mask, &frame->dc, true}, std::tuple{ac_mask, &frame->ac, false}}) {
+  for (const bool dc : {true, false}) {
     for (int i = 0; i < 4; ++i) {
-      if (!(mask >> i & 1)) continue;
+      if (!((dc ? tables->dc_mask : tables->ac_mask) >> i & 1)) continue;
       if (rest.size() < 16) return absl::DataLossError("the table set is cut off");
-      HuffmanSpec spec;
+      HuffmanSpec& spec = (dc ? tables->dc : tables->ac)[i];
       int symbols = 0;
       for (int l = 0; l < 16; ++l) symbols += spec.counts[l] = rest[l];
       if (symbols > 256 || rest.size() < 16u + symbols) return absl::DataLossError("the table set is cut off");
       spec.num_symbols = static_cast<uint16_t>(symbols);
+      spec.symbols = {};
       std::copy_n(rest.begin() + 16, symbols, spec.symbols.begin());
       if (!IsUsableHuffmanSpec(spec, dc)) return absl::DataLossError("the table set holds an unusable Huffman table");
-      (*specs)[i] = spec;
       rest.remove_prefix(16 + symbols);
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status ApplyTables(const JpegTables& tables, JpegFrame* frame) {
   for (int c = 0; c < frame->num_components; ++c) {
     const JpegComponent& component = frame->components[c];
-    if (!(quant_mask >> component.quant & 1) || !(dc_mask >> component.dc & 1) || !(ac_mask >> component.ac & 1)) {
+    if (!(tables.quant_mask >> component.quant & 1) || !(tables.dc_mask >> component.dc & 1) ||
+        !(tables.ac_mask >> component.ac & 1)) {
       return absl::DataLossError("the table set lacks a table of the image");
     }
   }
-  frame->quant_mask = quant_mask;
-  frame->dc_mask = dc_mask;
-  frame->ac_mask = ac_mask;
+  static_cast<JpegTables&>(*frame) = tables;
   return absl::OkStatus();
+}
+
+absl::Status ApplyTables(absl::Span<const uint8_t> bytes, JpegFrame* frame) {
+  JpegTables tables;
+  HEADRACE_RETURN_IF_ERROR(ParseTables(bytes, &tables));
+  return ApplyTables(tables, frame);
 }
 
 absl::StatusOr<EntryView> EntryView::Parse(absl::Span<const uint8_t> bytes, uint64_t file_bytes) {
@@ -189,7 +205,7 @@ absl::StatusOr<EntryView> EntryView::Parse(absl::Span<const uint8_t> bytes, uint
   frame.scan_offset = Load<uint32_t>(&bytes[36]);
   view.scan_bytes_ = Load<uint32_t>(&bytes[40]);
   const uint32_t color = Load<uint32_t>(&bytes[44]);
-  view.tables_offset_ = Load<uint64_t>(&bytes[48]);
+  view.tables_offset_ = Load<uint64_t>(&bytes[kTablesOffsetAt]);
   if (frame.restart_interval > 65535) return bad("the restart interval is out of range");
   if (color > 4 || (frame.num_components == 1) != (color == 0) || (frame.num_components == 4) != (color >= 3)) {
     return bad("the colour space does not fit");

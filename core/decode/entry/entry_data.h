@@ -32,8 +32,10 @@ struct EntryPoints {
 
 // Bytes for the index file. `tables_offset` is where the image's table set (EncodeTables) begins there.
 std::string EncodeEntries(const JpegFrame& frame, const EntryPoints& entries, uint64_t tables_offset);
-// The frame's used quantisation and Huffman tables; equal tables give equal bytes, so that a shard stores each set once.
-std::string EncodeTables(const JpegFrame& frame);
+// Changes it in what EncodeEntries gave.
+void SetTablesOffset(uint64_t tables_offset, std::string* encoded);
+// The tables that the frame uses; equal tables give equal bytes, so that a shard stores each set once.
+std::string EncodeTables(const JpegTables& tables);
 // The size of the table set that begins with these 16 bytes, at most kMaxTablesBytes; DATA_LOSS if they begin none.
 inline constexpr uint32_t kTablesPreambleBytes = 16;
 inline constexpr uint32_t kMaxTablesBytes = 4096;
@@ -70,7 +72,11 @@ class EntryView {
   size_t rows_offset_ = 0, entries_offset_ = 0;
 };
 
-// Fills the frame's tables from a table set. DATA_LOSS when a table that the frame uses is missing or unusable.
+// What EncodeTables encoded. DATA_LOSS unless the bytes begin a whole table set of usable tables.
+absl::Status ParseTables(absl::Span<const uint8_t> bytes, JpegTables* tables);
+// Gives the frame its tables. DATA_LOSS when one that it uses is missing.
+absl::Status ApplyTables(const JpegTables& tables, JpegFrame* frame);
+// The two in one.
 absl::Status ApplyTables(absl::Span<const uint8_t> tables, JpegFrame* frame);
 
 }  // namespace headrace

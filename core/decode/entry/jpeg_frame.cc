@@ -104,7 +104,7 @@ class FrameParser {
       case 0xDC:
         return Unsupported("DNL");
       case 0xE0:
-        if (body.size() >= 5 && std::equal(body.begin(), body.begin() + 5, "JFIF")) jfif_ = true;
+        if (body.size() >= 14 && std::equal(body.begin(), body.begin() + 5, "JFIF")) jfif_ = true;
         return absl::OkStatus();
       case 0xEE:
         if (body.size() >= 12 && std::equal(body.begin(), body.begin() + 5, "Adobe")) {
@@ -220,14 +220,20 @@ class FrameParser {
       if ((dc_used >> i & 1) && !IsUsableHuffmanSpec(frame_.dc[i], true)) return Unsupported("odd DC table");
       if ((ac_used >> i & 1) && !IsUsableHuffmanSpec(frame_.ac[i], false)) return Unsupported("odd AC table");
     }
-    frame_.color = Color();
+    HEADRACE_ASSIGN_OR_RETURN(frame_.color, Color());
     frame_.scan_offset = static_cast<uint32_t>(position_);
     return absl::OkStatus();
   }
 
-  JpegColor Color() const {
-    if (frame_.num_components == 1) return JpegColor::kGrey;
-    if (frame_.num_components == 4) return adobe_ && adobe_transform_ == 2 ? JpegColor::kYcck : JpegColor::kCmyk;
+  absl::StatusOr<JpegColor> Color() const {
+    const int n = frame_.num_components;
+    if (n == 1) return JpegColor::kGrey;
+    // libjpeg warns of other transforms, where it looks at them.
+    const int known = n == 4 ? 2 : 1;
+    if (adobe_ && (n == 4 || !jfif_) && adobe_transform_ != 0 && adobe_transform_ != known) {
+      return Unsupported("an unknown colour transform");
+    }
+    if (n == 4) return adobe_ && adobe_transform_ == 2 ? JpegColor::kYcck : JpegColor::kCmyk;
     if (jfif_) return JpegColor::kYCbCr;
     if (adobe_) return adobe_transform_ == 0 ? JpegColor::kRgb : JpegColor::kYCbCr;
     return ids_[0] == 'R' && ids_[1] == 'G' && ids_[2] == 'B' ? JpegColor::kRgb : JpegColor::kYCbCr;

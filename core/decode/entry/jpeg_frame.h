@@ -31,16 +31,20 @@ struct JpegComponent {
   friend bool operator==(const JpegComponent&, const JpegComponent&) = default;
 };
 
-struct JpegFrame {
+// The tables that an image uses; many images of a shard share them.
+struct JpegTables {
+  uint8_t quant_mask = 0, dc_mask = 0, ac_mask = 0;  // which tables are defined and used
+  std::array<std::array<uint16_t, 64>, 4> quant = {};  // natural (row-major) order
+  std::array<HuffmanSpec, 4> dc, ac;
+};
+
+struct JpegFrame : JpegTables {
   uint16_t width = 0, height = 0;  // px
   uint8_t num_components = 0;      // 1, 3 or 4
   JpegColor color = JpegColor::kYCbCr;
   std::array<JpegComponent, 4> components;
   uint32_t restart_interval = 0;  // MCUs; 0: none
   uint32_t scan_offset = 0;       // of the entropy-coded data, in the file
-  uint8_t quant_mask = 0, dc_mask = 0, ac_mask = 0;  // which tables are defined and used
-  std::array<std::array<uint16_t, 64>, 4> quant = {};  // natural (row-major) order
-  std::array<HuffmanSpec, 4> dc, ac;
 
   int max_h() const;
   int max_v() const;
