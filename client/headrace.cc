@@ -29,8 +29,15 @@ struct hr_session {
 
 namespace {
 
-int (*g_capsule_is_valid)(void*, const char*) = nullptr;
-void* (*g_capsule_get_pointer)(void*, const char*) = nullptr;
+hr_python_functions g_python = {};
+constexpr char kDlTensor[] = "dltensor";  // a capsule keeps the address of its name
+
+void DestroyCapsule(void* capsule) {
+  // A consumer renames the capsule ("used_dltensor"): then the tensor is the consumer's.
+  if (!g_python.PyCapsule_IsValid(capsule, kDlTensor)) return;
+  auto* managed = static_cast<hr_dl_managed_tensor*>(g_python.PyCapsule_GetPointer(capsule, kDlTensor));
+  managed->deleter(managed);
+}
 
 std::string& LastError() {
   thread_local std::string message;
@@ -158,6 +165,20 @@ int hr_session_next(hr_session* session, hr_batch* batch, int timeout_ms) {
   return Return(session->session.Next(batch, Deadline::AfterMs(timeout_ms)));
 }
 
+int hr_session_try_next(hr_session* session, hr_batch* batch, uint32_t max_fields) {
+  if (session == nullptr || batch == nullptr || !IsOurs(session->session)) return 0;
+  Status status;
+  const bool taken = session->session.TryNext(max_fields, batch, &status);
+  return Return(std::move(status)) != HR_OK ? -1 : taken;
+}
+
+int hr_session_wait(hr_session* session, int timeout_ms) {
+  if (session == nullptr) return Invalid("a null argument");
+  if (timeout_ms < 0) return Invalid("a negative time");
+  if (!IsOurs(session->session)) return ForeignProcess();
+  return Return(session->session.Next(nullptr, Deadline::AfterMs(timeout_ms)));
+}
+
 int hr_session_seek(hr_session* session, uint64_t epoch, uint64_t position, int timeout_ms) {
   if (session == nullptr) return Invalid("a null argument");
   if (timeout_ms < 0) return Invalid("a negative time");
@@ -169,17 +190,24 @@ void hr_session_get_stats(const hr_session* session, hr_session_stats* out) {
   *out = session->session.stats();
 }
 
-void hr_set_capsule_functions(int (*is_valid)(void*, const char*),
-                              void* (*get_pointer)(void*, const char*)) {
-  g_capsule_is_valid = is_valid;
-  g_capsule_get_pointer = get_pointer;
-}
+void hr_set_python_functions(const hr_python_functions* functions) { g_python = *functions; }
 
-void hr_capsule_destructor(void* capsule) {
-  // A consumer renames the capsule ("used_dltensor"): then the tensor is the consumer's.
-  if (g_capsule_is_valid == nullptr || !g_capsule_is_valid(capsule, "dltensor")) return;
-  auto* managed = static_cast<hr_dl_managed_tensor*>(g_capsule_get_pointer(capsule, "dltensor"));
-  if (managed != nullptr) managed->deleter(managed);
+void* hr_session_try_next_capsules(hr_session* session, hr_batch* batch, uint32_t max_fields) {
+  const int taken = hr_session_try_next(session, batch, max_fields);
+  if (taken < 0) return g_python.PyErr_NoMemory();
+  const uint32_t num_fields = taken ? batch->num_fields : 0;
+  void* tuple = g_python.PyTuple_New(num_fields);
+  for (uint32_t i = 0; i < num_fields; ++i) {
+    void* capsule = tuple ? g_python.PyCapsule_New(batch->fields[i], kDlTensor, DestroyCapsule) : nullptr;
+    if (capsule == nullptr) {
+      batch->fields[i]->deleter(batch->fields[i]);
+      if (tuple != nullptr) g_python.Py_DecRef(tuple);
+      tuple = nullptr;
+    } else {
+      g_python.PyTuple_SetItem(tuple, i, capsule);
+    }
+  }
+  return tuple;
 }
 
 void hr_shutdown(void) { headrace::client::ShutDown(); }

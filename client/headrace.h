@@ -137,6 +137,12 @@ typedef struct hr_batch {
  * HR_RESOURCE_EXHAUSTED: no memory for a copy; nothing is lost, drop batches and call again.
  * HR_INTERNAL: the daemon breaks the protocol. The session stays usable after each of them. */
 HR_API int hr_session_next(hr_session* session, hr_batch* batch, int timeout_ms);
+/* The two halves of hr_session_next for callers that must not wait in the first or hold something (an interpreter's lock) in the
+ * second. hr_session_try_next: 1 and the batch's first `max_fields` fields when it is ready, 0 when not, −1 (HR_RESOURCE_EXHAUSTED as
+ * above) when there is no memory for copies. hr_session_wait: HR_OK once a
+ * batch is ready; errors as hr_session_next, HR_BAD_SAMPLE included, after which the cursor is behind the bad batch. */
+HR_API int hr_session_try_next(hr_session* session, hr_batch* batch, uint32_t max_fields);
+HR_API int hr_session_wait(hr_session* session, int timeout_ms);
 /* Goes on at another cursor. Batches handed out stay valid. HR_OUT_OF_RANGE or HR_INVALID_ARGUMENT:
  * the daemon refused, the session goes on where it was; after any other error it goes on at the new
  * cursor. */
@@ -149,12 +155,21 @@ typedef struct hr_session_stats {
 } hr_session_stats;
 HR_API void hr_session_get_stats(const hr_session* session, hr_session_stats* out);
 
-/* A PyCapsule destructor for capsules named "dltensor" that nobody consumed. The addresses of
- * CPython's PyCapsule_IsValid and PyCapsule_GetPointer are given once, so that this library needs
- * no Python. */
-HR_API void hr_set_capsule_functions(int (*is_valid)(void*, const char*),
-                                     void* (*get_pointer)(void*, const char*));
-HR_API void hr_capsule_destructor(void* capsule);
+/* For Python, whose functions are given once by address, so that this library needs no Python. */
+typedef struct hr_python_functions {
+  int (*PyCapsule_IsValid)(void*, const char*);
+  void* (*PyCapsule_GetPointer)(void*, const char*);
+  void* (*PyCapsule_New)(void*, const char*, void (*)(void*));
+  void* (*PyTuple_New)(intptr_t);
+  int (*PyTuple_SetItem)(void*, intptr_t, void*);
+  void (*Py_DecRef)(void*);
+  void* (*PyErr_NoMemory)(void);
+} hr_python_functions;
+HR_API void hr_set_python_functions(const hr_python_functions* functions);
+/* hr_session_try_next, called with the interpreter's lock: a new tuple of "dltensor" capsules, empty when no batch is ready; NULL
+ * with MemoryError set when there is no memory. A capsule that nobody consumes gives its tensor back. batch->fields holds
+ * the tensors' addresses. */
+HR_API void* hr_session_try_next_capsules(hr_session* session, hr_batch* batch, uint32_t max_fields);
 
 /* To be called at exit: from now on deleters only free memory. */
 HR_API void hr_shutdown(void);

@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "client/open_answer.h"
 
 namespace headrace::client {
@@ -104,11 +106,12 @@ std::string Ring::ReadReport(uint32_t slot) const {
   return std::string(report, strnlen(report, HR_ERROR_BYTES));
 }
 
-Status Ring::HandOut(uint32_t slot, uint32_t ticket, uint32_t length, hr_batch* batch) {
+Status Ring::HandOut(uint32_t slot, uint32_t ticket, uint32_t length, uint32_t max_fields, hr_batch* batch) {
+  const uint32_t num_fields = std::min(max_fields, answer_.num_fields);
   const bool copy_all = length == 0 || MustCopy();
   Slot& state = slots_[slot];
   uint32_t num_views = 0;
-  for (uint32_t i = 0; i < answer_.num_fields; ++i) {
+  for (uint32_t i = 0; i < num_fields; ++i) {
     const hr_field_layout& field = answer_.fields[i];
     uint8_t* from = data(slot) + field.offset;
     if (!copy_all && field.bytes >= HR_SMALL_FIELD_BYTES) {
@@ -128,7 +131,7 @@ Status Ring::HandOut(uint32_t slot, uint32_t ticket, uint32_t length, hr_batch* 
                    "no memory for a copy of a field of " + std::to_string(field.bytes) + " bytes");
     }
   }
-  batch->num_fields = answer_.num_fields;
+  batch->num_fields = num_fields;
   batch->length = length;
   batch->leased = num_views > 0 ? 1 : 0;
   expected_slot_ = (slot + 1) % answer_.num_slots;

@@ -40,9 +40,9 @@ class Ring {
   // The report of a slot whose status is not OK.
   std::string ReadReport(uint32_t slot) const;
 
-  // Fills batch->fields, num_fields, length and leased from `slot`, and leases the slot or gives it
+  // Fills the batch's first `max_fields` fields, num_fields, length and leased from `slot`, and leases the slot or gives it
   // back at once. RESOURCE_EXHAUSTED when there is no memory for copies: the slot is untouched.
-  Status HandOut(uint32_t slot, uint32_t ticket, uint32_t length, hr_batch* batch);
+  Status HandOut(uint32_t slot, uint32_t ticket, uint32_t length, uint32_t max_fields, hr_batch* batch);
   void Release(uint32_t slot, uint32_t ticket);
 
   // Gives back the slots whose tensors are all gone.

@@ -38,7 +38,7 @@ Status Session::Open(const Deadline& deadline) { return Reopen(deadline); }
 
 Status Session::Next(hr_batch* batch, const Deadline& deadline) {
   ReapRetired();
-  batch->num_fields = 0;
+  if (batch != nullptr) batch->num_fields = 0;
   int64_t wait_began_ns = 0;
   const auto finish = [&](Status status) {
     if (wait_began_ns != 0) Add(waited_ns_, NowNs() - wait_began_ns);
@@ -98,16 +98,41 @@ Session::Taken Session::Take(hr_batch* batch, Status* status) {
   }
   if (line.status != 0) {
     *status = BadSample(line, slot, batch);
-  } else {
-    *status = ring_->HandOut(slot, wanted_, line.length, batch);
-    if (!status->ok()) return Taken::kBatch;  // no memory for copies: nothing has moved
-    if (batch->leased == 0 && line.length > 0) Add(copied_batches_, 1);
+  } else if (batch != nullptr) {
+    *status = HandOut(line, slot, HR_MAX_FIELDS, batch);
   }
+  return Taken::kBatch;
+}
+
+bool Session::TryNext(uint32_t max_fields, hr_batch* batch, Status* status) {
+  ReapRetired();
+  if (ring_ == nullptr || wanted_ >= kLastTicket) return false;
+  ring_->ReleaseDropped();
+  uint32_t slot = 0;
+  if (ring_->Find(wanted_, &slot) != Ring::Found::kReady) return false;
+  const Ring::Line line = ring_->ReadLine(slot);
+  if (line.length > info_.batch_size || line.status != 0) return false;
+  *status = HandOut(line, slot, max_fields, batch);
+  if (!status->ok()) return false;
+  ring_->WakeDaemon(connection_.get());
+  return true;
+}
+
+Status Session::HandOut(const Ring::Line& line, uint32_t slot, uint32_t max_fields,
+                        hr_batch* batch) {
+  Status status = ring_->HandOut(slot, wanted_, line.length, max_fields, batch);
+  if (!status.ok()) return status;  // no memory for copies: nothing has moved
+  if (batch->leased == 0 && line.length > 0) Add(copied_batches_, 1);
   batch->epoch = line.epoch;
   batch->position = line.position;
   batch->next_epoch = line.next_epoch;
   batch->next_position = line.next_position;
   batch->bad_samples = line.bad_samples;
+  Advance(line);
+  return status;
+}
+
+void Session::Advance(const Ring::Line& line) {
   cursor_ = {line.next_epoch, line.next_position};
   broken_in_a_row_ = 0;
   Add(batches_, 1);
@@ -116,15 +141,21 @@ Session::Taken Session::Take(hr_batch* batch, Status* status) {
   slots_leased_.store(ring_->CountLeased(), std::memory_order_relaxed);
   slots_ready_.store(ring_->CountReady(wanted_ + 1), std::memory_order_relaxed);
   ++wanted_;
-  return Taken::kBatch;
 }
 
 Status Session::BadSample(const Ring::Line& line, uint32_t slot, hr_batch* batch) {
-  batch->length = 0;
-  batch->leased = 0;
+  if (batch != nullptr) {
+    *batch = {};
+    batch->epoch = line.epoch;
+    batch->position = line.position;
+    batch->next_epoch = line.next_epoch;
+    batch->next_position = line.next_position;
+    batch->bad_samples = line.bad_samples;
+  }
   std::string report = ring_->ReadReport(slot);
   if (report.empty()) report = "{\"message\": \"status " + std::to_string(line.status) + "\"}";
   ring_->Release(slot, wanted_);
+  Advance(line);
   return Error(HR_BAD_SAMPLE, std::move(report));
 }
 

@@ -28,7 +28,10 @@ class Session {
   ~Session();
 
   Status Open(const Deadline& deadline);
+  // `batch` null: only until a batch is ready. A bad sample is taken then, too.
   Status Next(hr_batch* batch, const Deadline& deadline);
+  // Never waits. False: not ready, or Next must see to it, or there is no memory for copies (*status); nothing has moved.
+  bool TryNext(uint32_t max_fields, hr_batch* batch, Status* status);
   Status Seek(Cursor cursor, const Deadline& deadline);
 
   const hr_open_answer& info() const { return info_; }
@@ -39,6 +42,8 @@ class Session {
   enum class Taken { kBatch, kNotYet, kBroken };
   // Looks into the ring once. kBatch: *status is OK or BAD_SAMPLE, and the cursor has moved.
   Taken Take(hr_batch* batch, Status* status);
+  Status HandOut(const Ring::Line& line, uint32_t slot, uint32_t max_fields, hr_batch* batch);
+  void Advance(const Ring::Line& line);
   Status BadSample(const Ring::Line& line, uint32_t slot, hr_batch* batch);
   // OK: look again. UNAVAILABLE: the daemon is gone.
   Status Wait(const Deadline& deadline);

@@ -109,6 +109,16 @@ class SessionStats(ctypes.Structure):
     ]
 
 
+class PythonFunctions(ctypes.Structure):
+    _fields_ = [
+        (name, c_void_p)
+        for name in (
+            "PyCapsule_IsValid", "PyCapsule_GetPointer", "PyCapsule_New", "PyTuple_New", "PyTuple_SetItem", "Py_DecRef",
+            "PyErr_NoMemory",
+        )  # fmt: skip
+    ]
+
+
 _FUNCTIONS = {  # name: (result, arguments)
     "hr_last_error": (c_char_p, []),
     "hr_version": (c_char_p, []),
@@ -122,11 +132,10 @@ _FUNCTIONS = {  # name: (result, arguments)
     ),
     "hr_session_close": (None, [c_void_p]),
     "hr_session_info": (POINTER(OpenAnswer), [c_void_p]),
-    "hr_session_next": (c_int, [c_void_p, POINTER(Batch), c_int]),
+    "hr_session_wait": (c_int, [c_void_p, c_int]),
     "hr_session_seek": (c_int, [c_void_p, c_uint64, c_uint64, c_int]),
     "hr_session_get_stats": (None, [c_void_p, POINTER(SessionStats)]),
-    "hr_set_capsule_functions": (None, [c_void_p, c_void_p]),
-    "hr_capsule_destructor": (None, [c_void_p]),
+    "hr_set_python_functions": (None, [POINTER(PythonFunctions)]),
     "hr_shutdown": (None, []),
 }
 
@@ -185,8 +194,13 @@ def _load():
     for name, (result, arguments) in _FUNCTIONS.items():
         function = getattr(loaded, name)
         function.restype, function.argtypes = result, arguments
-    api = ctypes.pythonapi
-    loaded.hr_set_capsule_functions(address_of(api.PyCapsule_IsValid), address_of(api.PyCapsule_GetPointer))
+    names = [name for name, _ in PythonFunctions._fields_]
+    addresses = [ctypes.cast(getattr(ctypes.pythonapi, name), c_void_p).value for name in names]
+    loaded.hr_set_python_functions(ctypes.byref(PythonFunctions(*addresses)))
+    # PyDLL: with the interpreter's lock. It never waits, and so costs less than giving the lock back would.
+    loaded.try_next_capsules = ctypes.PyDLL(library_path()).hr_session_try_next_capsules
+    loaded.try_next_capsules.restype = ctypes.py_object
+    loaded.try_next_capsules.argtypes = [c_void_p, POINTER(Batch), c_uint32]
     atexit.register(_at_exit, loaded)
     return loaded
 
@@ -197,10 +211,6 @@ def _at_exit(loaded):
     loaded.hr_shutdown()
 
 
-def address_of(function):
-    return ctypes.cast(function, c_void_p).value
-
-
 def last_error():
     return library().hr_last_error().decode(errors="replace")
 
@@ -209,14 +219,3 @@ def check(code):
     """Raises the exception of a code that is not OK."""
     if code != errors.OK:
         raise errors.from_code(code, last_error())
-
-
-new_capsule = ctypes.pythonapi.PyCapsule_New
-new_capsule.restype, new_capsule.argtypes = ctypes.py_object, [c_void_p, c_char_p, c_void_p]
-DLTENSOR = b"dltensor"  # a capsule keeps the address of its name
-
-
-def capsule_destructor():
-    """new_capsule(address of a managed tensor, DLTENSOR, this) owns the tensor. The destructor is C and runs unless a
-    consumer took the tensor over."""
-    return address_of(library().hr_capsule_destructor)

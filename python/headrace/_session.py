@@ -33,7 +33,7 @@ class Session:
                 connection.handle, text, digest, epoch, position, ms, ctypes.byref(self._handle)
             ),
         )
-        self._next = self._library.hr_session_next
+        self._try_next = self._library.try_next_capsules
         self.batch = _library.Batch()
         self.addresses = self.batch.fields  # of DLManagedTensors; valid as long as their capsules
         self._batch = ctypes.byref(self.batch)
@@ -41,27 +41,16 @@ class Session:
         self.id = info.session_id
         self.order_version, self.pixel_version = info.order_version, info.pixel_version
         self.fields = [Field(info.fields[i]) for i in range(info.num_fields)]
-        self._names = [_library.DLTENSOR] * len(self.fields)
-        self._destructors = [_library.capsule_destructor()] * len(self.fields)
+        self.num_wanted = len(self.fields)  # the first ones that next() gives
         self.cursor = (epoch, position)  # where the next batch starts, as far as we know
 
     def next(self, timeout_ms):
-        """Fills self.batch and returns its fields as DLPack capsules. A signal handler's exception comes out by itself;
-        wherever it does, the fields are either in capsules, which give them back, or given back here."""
-        batch, fields = self.batch, iter(self.addresses)
-        batch.num_fields = 0
-        try:
-            code = self._next(self._handle, self._batch, timeout_ms)
-            if code == errors.INTERRUPTED:
-                self._retry(timeout_ms / 1000, lambda ms: self._next(self._handle, self._batch, ms))
-            elif code != errors.OK:
-                raise errors.from_code(code, _library.last_error())
-            capsules = list(map(_library.new_capsule, fields, self._names, self._destructors))  # signals wait for its end
-        except BaseException:
-            if fields.__length_hint__() == _library.MAX_FIELDS:  # no capsule was made
-                for i in range(batch.num_fields):
-                    _library.new_capsule(self.addresses[i], _library.DLTENSOR, self._destructors[0])
-            raise
+        """Fills self.batch and returns its fields as DLPack capsules, which give back what nobody consumes."""
+        capsules = self._try_next(self._handle, self._batch, self.num_wanted)
+        while not capsules:  # a signal handler's exception comes out of the wait, between batches
+            self._retry(timeout_ms / 1000, lambda ms: self._library.hr_session_wait(self._handle, ms))
+            capsules = self._try_next(self._handle, self._batch, self.num_wanted)
+        batch = self.batch
         self.cursor = (batch.next_epoch, batch.next_position)
         return capsules
 

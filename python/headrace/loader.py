@@ -43,6 +43,8 @@ class Loader:
         self.timeout, self.pin_memory = timeout, False
         self.rank, self.world_size = rank, world_size
         self._return_index = bool(return_index)
+        if self._spec["fields"] == [] and not self._return_index:
+            raise errors.InvalidArgumentError("fields=[] and no return_index leave nothing to load")
         self._session = self._iteration = self._closed = None
         self._timing = _Timing()
         self._meet_daemon()
@@ -114,7 +116,7 @@ class Loader:
     def _take_batch(self, entered):
         progress, timing = self._progress, self._timing
         try:
-            capsules = self._wait_for_batch()
+            capsules = self._wait_for_batch(progress)
         except errors.BadSampleError:
             progress.advance()
             self._session.cursor = (progress.epoch, progress.position)
@@ -122,19 +124,23 @@ class Loader:
             raise
         finally:
             timing.waited(entered)
-        batch, addresses = self._session.batch, self._session.addresses
+        session = self._session
+        addresses = session.addresses
         result = tuple([convert(capsules[i], addresses[i]) for i, convert in self._convert])
         progress.advance()
-        timing.samples += batch.length
-        timing.bad_samples += batch.bad_samples
+        timing.samples += session.batch.length
+        timing.bad_samples += session.batch.bad_samples
         return result
 
-    def _wait_for_batch(self):
+    def _wait_for_batch(self, progress):
         """The capsules of the batch at our cursor."""
-        progress = self._progress
+        here = (progress.epoch, progress.position)
         for _ in range(2):
-            self._align()
-            capsules, batch = self._session.next(self._timeout_ms), self._session.batch
+            session = self._session
+            if session is None or session.cursor != here:
+                self._align()
+                session = self._session
+            capsules, batch = session.next(self._timeout_ms), session.batch
             if batch.position == progress.position and batch.epoch == progress.epoch:
                 return capsules
             # Ctrl-C came before a batch was handed out, so the session is a step ahead: _align seeks back.
@@ -151,7 +157,9 @@ class Loader:
         target = self._steps.normalized(*here)
         if session is None:
             session = Session(self._link.connection(), self._spec, self.dataset.hash, *target, self._timeout)
-            fields = session.fields if self._return_index else session.fields[:-1]  # the sample numbers are last
+            if not self._return_index:
+                session.num_wanted -= 1  # the sample numbers are last
+            fields = session.fields[: session.num_wanted]
             self._convert = [(i, self._converter_of(field, session)) for i, field in enumerate(fields)]
             self._session = session
         elif self._steps.normalized(*session.cursor) != target:

@@ -36,6 +36,14 @@ from headrace.transforms import (  # noqa: F401
 )
 
 
+# What torch's from_dlpack calls for a capsule, without its search for other protocols.
+_new_tensor = getattr(torch._C, "_from_dlpack", from_dlpack)
+
+
+def _from_capsule(capsule, _):
+    return _new_tensor(capsule)
+
+
 class DataLoader(Loader):
     """Iterates over batches as torch tensors; names, order and defaults of the arguments are PyTorch's where it has them."""
 
@@ -66,6 +74,6 @@ class DataLoader(Loader):
 
     def _converter(self, field):
         if not self.pin_memory:
-            return lambda capsule, _: from_dlpack(capsule)
+            return _from_capsule
         copy = torch.Tensor.pin_memory if torch.cuda.is_available() else torch.Tensor.clone
         return lambda capsule, _: copy(from_dlpack(capsule))

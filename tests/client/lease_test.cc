@@ -183,30 +183,83 @@ TEST_F(LeaseTest, AfterShutdownDeletersAreHarmless) {
   EXPECT_EQ(WEXITSTATUS(state), 0);
 }
 
-// A capsule as the destructor sees one.
+// The few objects of Python that the library makes.
 struct Capsule {
   const char* name;
   void* pointer;
+  void (*destroy)(void*);
 };
-int IsValid(void* capsule, const char* name) {
-  return strcmp(static_cast<Capsule*>(capsule)->name, name) == 0;
-}
-void* GetPointer(void* capsule, const char*) { return static_cast<Capsule*>(capsule)->pointer; }
+using Tuple = std::vector<Capsule*>;
+int capsules_left = 0;  // before there is no memory for another
 
-TEST_F(LeaseTest, ACapsuleThatNobodyConsumedGivesItsSlotBack) {
-  hr_set_capsule_functions(IsValid, GetPointer);
+const hr_python_functions kPython = {
+    .PyCapsule_IsValid = [](void* capsule, const char* name) -> int {
+      return strcmp(static_cast<Capsule*>(capsule)->name, name) == 0;
+    },
+    .PyCapsule_GetPointer = [](void* capsule, const char*) { return static_cast<Capsule*>(capsule)->pointer; },
+    .PyCapsule_New = [](void* pointer, const char* name, void (*destroy)(void*)) -> void* {
+      return capsules_left-- > 0 ? new Capsule{name, pointer, destroy} : nullptr;
+    },
+    .PyTuple_New = [](intptr_t size) -> void* { return new Tuple(static_cast<size_t>(size)); },
+    .PyTuple_SetItem = [](void* tuple, intptr_t i, void* capsule) -> int {
+      static_cast<Tuple*>(tuple)->at(static_cast<size_t>(i)) = static_cast<Capsule*>(capsule);
+      return 0;
+    },
+    .Py_DecRef = [](void* object) {
+      for (Capsule* capsule : *static_cast<Tuple*>(object)) {
+        if (capsule != nullptr) capsule->destroy(capsule);
+        delete capsule;
+      }
+      delete static_cast<Tuple*>(object);
+    },
+    .PyErr_NoMemory = []() -> void* { return nullptr; }};
+
+class PythonTest : public LeaseTest {
+ protected:
+  // As a Python loop takes a batch; null when there was no memory.
+  Tuple* Take(uint32_t max_fields, int memory = 99) {
+    hr_set_python_functions(&kPython);
+    capsules_left = memory;
+    EXPECT_EQ(hr_session_wait(session_.get(), kTimeoutMs), HR_OK);
+    return static_cast<Tuple*>(hr_session_try_next_capsules(session_.get(), &batch_, max_fields));
+  }
+  hr_batch batch_;
+};
+
+TEST_F(PythonTest, ACapsuleThatNobodyConsumedGivesItsSlotBack) {
   for (int step = 0; step < 20; ++step) {
-    Batch batch;
-    ASSERT_EQ(batch.Next(session_.get()), HR_OK);
-    Capsule capsule = {"dltensor", batch.Take(0)};
-    hr_capsule_destructor(&capsule);
+    Tuple* tuple = Take(2);
+    ASSERT_EQ(tuple->size(), 2u);
+    EXPECT_EQ(batch_.num_fields, 2u);
+    kPython.Py_DecRef(tuple);
   }
   EXPECT_EQ(Stats().copied_batches, 0u);
+}
+
+TEST_F(PythonTest, AConsumedCapsulesTensorStays) {
+  Tuple* tuple = Take(1);
+  ASSERT_EQ(tuple->size(), 1u);
+  tuple->front()->name = "used_dltensor";
+  kPython.Py_DecRef(tuple);
+  Batch next;
+  ASSERT_EQ(next.Next(session_.get()), HR_OK);
+  EXPECT_EQ(Stats().slots_leased, 2u);
+  batch_.fields[0]->deleter(batch_.fields[0]);
+}
+
+TEST_F(PythonTest, WithoutMemoryForCapsulesNothingIsLeaked) {
+  for (int step = 0; step < 20; ++step) EXPECT_EQ(Take(HR_BATCH_MAX_FIELDS, step % 2), nullptr);
   Batch batch;
   ASSERT_EQ(batch.Next(session_.get()), HR_OK);
-  Capsule consumed = {"used_dltensor", batch.get().fields[0]};
-  hr_capsule_destructor(&consumed);  // the consumer's tensor stays
-  EXPECT_TRUE(IsRight(batch));
+  EXPECT_EQ(Stats().slots_leased, 1u);
+}
+
+TEST_F(PythonTest, WithoutAReadyBatchTheTupleIsEmpty) {
+  std::vector<Tuple*> tuples;
+  do tuples.push_back(static_cast<Tuple*>(hr_session_try_next_capsules(session_.get(), &batch_, 1)));
+  while (!tuples.back()->empty() && tuples.size() < 1'000'000);
+  EXPECT_TRUE(tuples.back()->empty());
+  for (Tuple* tuple : tuples) kPython.Py_DecRef(tuple);
 }
 
 }  // namespace

@@ -27,8 +27,9 @@ TEST(LibraryTest, ShowsTheFunctionsOfItsHeaderAndNothingElse) {
               testing::UnorderedElementsAre(
                   "hr_last_error", "hr_version", "hr_client_open", "hr_client_close", "hr_request",
                   "hr_free", "hr_session_open", "hr_session_close", "hr_session_info",
-                  "hr_session_next", "hr_session_seek", "hr_session_get_stats",
-                  "hr_set_capsule_functions", "hr_capsule_destructor", "hr_shutdown"));
+                  "hr_session_next", "hr_session_try_next", "hr_session_wait", "hr_session_seek",
+                  "hr_session_get_stats", "hr_set_python_functions",
+                  "hr_session_try_next_capsules", "hr_shutdown"));
 }
 
 TEST(LibraryTest, NeedsNothingButTheCLibraryAndIsSmall) {

@@ -9,7 +9,7 @@ import torch
 
 from bench.measure import train_transform
 
-WARM_UP = 20
+WARM_UP, READY, WORK_S = 20, 16, 0.04
 
 
 def in_memfd(address):
@@ -28,25 +28,38 @@ def work(seconds):
         pass
 
 
+def timed(call):
+    start = time.perf_counter_ns()
+    result = call()
+    return result, (time.perf_counter_ns() - start) / 1000
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--dataset", required=True)
-    parser.add_argument("--calls", type=int, default=400)
+    parser.add_argument("--bursts", type=int, default=25)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    loader = hr.DataLoader(arguments.dataset, batch_size=16, shuffle=True, transform=train_transform(hr))
+    loader = hr.DataLoader(arguments.dataset, batch_size=16, shuffle=True, transform=train_transform(hr), prefetch_factor=READY)
     batches = iter(loader)
-    start = time.perf_counter()
-    for _ in range(WARM_UP):
-        next(batches)
-    work_s = max(0.02, 3 * (time.perf_counter() - start) / WARM_UP)
-    times, copied = [], 0
-    for _ in range(arguments.calls):
-        work(work_s)
-        start = time.perf_counter_ns()
-        batch = next(batches)
-        times.append((time.perf_counter_ns() - start) / 1000)
-        copied += not in_memfd(batch[0].data_ptr())
-    times.sort()
-    print(json.dumps({"median_us": statistics.median(times), "p99_us": times[len(times) * 99 // 100], "copied": copied,
-                      "work_ms": 1000 * work_s}))
+    _, us = timed(lambda: [next(batches) for _ in range(WARM_UP)])
+    fill_s = 2 * READY * us / 1e6 / WARM_UP
+    at_once, after_work, torch_empty, copied, batch = [], [], [], 0, None
+    for _ in range(arguments.bursts):
+        time.sleep(fill_s)
+        for _ in range(READY - 4):  # the deletion of the batch before is a part of the call
+            start = time.perf_counter_ns()
+            batch = next(batches)
+            at_once.append((time.perf_counter_ns() - start) / 1000)
+        for _ in range(4):
+            work(WORK_S)
+            start = time.perf_counter_ns()
+            batch = next(batches)
+            after_work.append((time.perf_counter_ns() - start) / 1000)
+            copied += not in_memfd(batch[0].data_ptr())
+            work(WORK_S)
+            torch_empty.append(timed(lambda: torch.empty(1))[1])
+    median = statistics.median
+    print(json.dumps({
+        "median_us": median(at_once), "p99_us": sorted(at_once)[len(at_once) * 99 // 100], "copied": copied,
+        "after_work_us": median(after_work), "torch_empty_us": median(torch_empty)}))  # fmt: skip
