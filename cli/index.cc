@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/terminal.h"
+#include "core/decode/entry/entry_data.h"
 #include "packer/rebuild_index.h"
 
 namespace headrace {
@@ -16,6 +17,7 @@ Examples:
 struct Arguments {
   std::string dataset;
   int threads = 0;
+  int entry_interval = -1;
   bool quiet = false;
 };
 
@@ -25,7 +27,7 @@ int RunIndex(const Arguments& arguments) {
   const auto view = [&] {
     return ProgressView{"indexing", "samples", progress.samples, progress.samples_total, progress.bytes, ""};
   };
-  RunWithProgress([&] { status = RebuildIndex(arguments.dataset, arguments.threads, &progress); }, view,
+  RunWithProgress([&] { status = RebuildIndex(arguments.dataset, arguments.threads, arguments.entry_interval, &progress); }, view,
                   &progress.stop, arguments.quiet);
   if (!status.ok()) {
     PrintError(status);
@@ -44,6 +46,9 @@ void AddIndex(CLI::App& app, int* exit_code) {
   command->add_option("dataset", arguments->dataset, "The dataset's folder")->required();
   command->add_option("--threads", arguments->threads, "Shards at a time (default: one per core)")
       ->check(CLI::Range(1, 1024));
+  command->add_option("--entry-interval", arguments->entry_interval,
+                      "MCUs per entry point; 0: no entry data (default: as when packing)")
+      ->check(CLI::Range(0, kMaxEntryInterval));
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command->callback([arguments, exit_code] { *exit_code = RunIndex(*arguments); });
 }

@@ -124,6 +124,9 @@ void AddPack(CLI::App& app, int* exit_code) {
   command->add_option("--threads", options.threads, "Threads that read files (default: one per core)")
       ->check(CLI::Range(1, 1024));
   command->add_option("--shard-size", arguments->shard_size, "Bytes per shard")->capture_default_str();
+  command->add_option("--entry-interval", options.entry_interval, "MCUs per entry point; 0: no entry data")
+      ->check(CLI::Range(0, kMaxEntryInterval))
+      ->capture_default_str();
   command->add_flag("--check", options.check, "Decode every image; what does not decode is rejected");
   command->add_flag("--strict", options.strict, "Fail if any file is no readable image");
   command->add_flag("--overwrite", options.overwrite, "Replace the dataset, or the beginning of one, in DST");

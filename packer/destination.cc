@@ -20,7 +20,7 @@ std::optional<uint32_t> ShardOfFile(const std::string& name) {
   const auto [rest, error] = std::from_chars(name.data(), end, number);
   if (error != std::errc() || rest - name.data() < 5) return std::nullopt;
   const std::string suffix(rest, end);
-  for (const char* known : {".lmdb", ".index", ".lmdb.tmp", ".index.tmp"}) {
+  for (const char* known : {".lmdb", ".index", ".lmdb.tmp", ".index.tmp", ".index.entries.tmp"}) {
     if (suffix == known) return number;
   }
   return std::nullopt;

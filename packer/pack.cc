@@ -57,7 +57,8 @@ Json DescribeRun(const PackOptions& options, const Source& source) {
           {"classes", source.classes().size()},
           {"names of classes", classes_hash},
           {"shard size", options.shard_bytes},
-          {"check", options.check}};
+          {"check", options.check},
+          {"entry interval", options.entry_interval}};
 }
 
 class Packer {
@@ -161,6 +162,7 @@ class Packer {
         header.first_sample != first_sample || header.num_samples != entry.shard.samples) {
       return absl::DataLossError(absl::StrCat(index_path, " does not match the journal"));
     }
+    HEADRACE_RETURN_IF_ERROR(CheckEntryArea(index_path, header));
     std::vector<Field> fields = source_->fields();
     for (Field& field : fields) field.max_bytes = UINT64_MAX;  // not known yet
     absl::Status rows;
@@ -196,19 +198,20 @@ class Packer {
 
   absl::Status PackItems() {
     progress_->phase = PackProgress::Phase::kPacking;
-    ShardOutput output(options_.destination, source_->fields(), options_.shard_bytes, totals_->samples(),
-                       journal_.get());
+    ShardOutput output(options_.destination, source_->fields(), options_.shard_bytes, options_.entry_interval,
+                       totals_->samples(), journal_.get());
     {
       ReadStageOptions read;
       read.threads = options_.threads > 0 ? options_.threads : UsableCores();
       read.check = options_.check;
+      read.entry_interval = options_.entry_interval;
       ReadStage stage(read, source_.get());
       ReadFileResult file;
       while (true) {
         if (progress_->stop) return absl::CancelledError("stopped");
         HEADRACE_ASSIGN_OR_RETURN(bool more, stage.Next(&file));
         if (!more) break;
-        HEADRACE_RETURN_IF_ERROR(PackItem(file, &output));
+        HEADRACE_RETURN_IF_ERROR(PackItem(&file, &output));
         stage.Recycle(std::move(file));
       }
     }
@@ -217,7 +220,8 @@ class Packer {
     return output.Finish();
   }
 
-  absl::Status PackItem(const ReadFileResult& file, ShardOutput* output) {
+  absl::Status PackItem(ReadFileResult* result, ShardOutput* output) {
+    const ReadFileResult& file = *result;
     ++state_.items;
     state_.items_hash = ChainItem(state_.items_hash, file.item, file.stamp);
     const Verdict verdict = file.item.verdict;
@@ -226,7 +230,7 @@ class Packer {
     state_.skipped += verdict == Verdict::kSkipped;
     summary_.warnings += verdict == Verdict::kWarning;
     if (verdict == Verdict::kPacked || verdict == Verdict::kDamaged) {
-      HEADRACE_RETURN_IF_ERROR(output->Append(file, totals_.get()));
+      HEADRACE_RETURN_IF_ERROR(output->Append(result, totals_.get()));
       progress_->bytes_done += file.stamp.size;
     }
     progress_->files_done = state_.items;
@@ -269,7 +273,8 @@ class Packer {
     manifest.classes = source_->classes();
     for (const JournalEntry& entry : journal_->entries()) manifest.shards.push_back(entry.shard);
     manifest.packed = {kProgram,       source_->layout(), EscapeToUtf8(source_->path()), options_.shard_bytes,
-                       options_.check, state_.rejected,   state_.skipped,                totals_->damaged()};
+                       options_.check, state_.rejected,   state_.skipped,                totals_->damaged(),
+                       options_.entry_interval};
     const std::string json = ManifestToJson(manifest);
     HEADRACE_RETURN_IF_ERROR(WriteFileDurably(absl::StrCat(options_.destination, "/", kManifestName), {&json}));
     HEADRACE_RETURN_IF_ERROR(journal_->Remove());
@@ -328,6 +333,9 @@ void CountItems(const PackOptions& options, PackProgress* progress, const std::a
 absl::StatusOr<PackSummary> Pack(const PackOptions& options, PackProgress* progress) {
   if (options.shard_bytes < kMinShardBytes || options.shard_bytes > kMaxShardBytes) {
     return absl::InvalidArgumentError("a shard's size is 64 KiB to 1 TiB");
+  }
+  if (options.entry_interval < 0 || options.entry_interval > kMaxEntryInterval) {
+    return absl::InvalidArgumentError(absl::StrCat("an entry interval is 0 to ", kMaxEntryInterval, " MCUs"));
   }
   std::atomic<bool> stop = false;
   std::thread counter([&] { CountItems(options, progress, stop); });

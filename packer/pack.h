@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/base/status.h"
+#include "core/decode/entry/entry_data.h"
 
 namespace headrace {
 
@@ -19,6 +20,7 @@ struct PackOptions {
   uint64_t shard_bytes = uint64_t{1} << 30;  // kMinShardBytes … kMaxShardBytes
   bool strict = false;      // files that are rejected or skipped make it fail, after all were looked at
   bool check = false;       // decode every image
+  int entry_interval = kDefaultEntryInterval;  // MCUs per entry point, 1 … kMaxEntryInterval; 0: no entry data
   bool overwrite = false;   // remove the dataset, or the beginning of one, that lies there
 };
 

@@ -14,6 +14,7 @@
 #include "core/base/file.h"
 #include "core/decode/image_decoder.h"
 #include "core/decode/probe.h"
+#include "packer/entry_maker.h"
 
 namespace headrace {
 namespace {
@@ -41,7 +42,7 @@ FileStamp StampOf(const std::string& path) {
 // What one thread does with one file.
 class ReadStage::Worker {
  public:
-  explicit Worker(ReadStage* stage) : stage_(stage) {}
+  explicit Worker(ReadStage* stage) : stage_(stage), entry_maker_(stage->options_.entry_interval) {}
 
   // Fills `result`, whose item is set. False when the stage is stopping.
   bool Read(uint64_t number, ReadFileResult* result) {
@@ -63,6 +64,7 @@ class ReadStage::Worker {
     }
     result->image = *image;
     result->xxh3 = XXH3_64bits(result->bytes.data(), result->stamp.size);
+    entry_maker_.Make(result->content(), result->image, &result->tables, &result->entries);
     if (stage_->options_.check) Check(result);
     return true;
   }
@@ -105,6 +107,7 @@ class ReadStage::Worker {
   }
 
   ReadStage* const stage_;
+  EntryMaker entry_maker_;
   ImageDecoder decoder_;
   RgbImage pixels_;
 };

@@ -29,6 +29,7 @@ struct ReadFileResult {
   std::vector<uint8_t> bytes;  // at least `stamp.size` bytes for a packed file: the file and old bytes behind it
   ImageInfo image;
   uint64_t xxh3 = 0;  // XXH3-64 of the file
+  std::string tables, entries;  // entry data (EntryMaker)
   uint64_t held_bytes = 0;  // memory that the stage counts for this result until Recycle
 
   absl::Span<const uint8_t> content() const { return {bytes.data(), stamp.size}; }
@@ -40,6 +41,7 @@ struct ReadStageOptions {
   // At most so many files, and bytes of files, lie between the source and Recycle. One file may be larger.
   size_t max_files = 512;
   uint64_t max_bytes = uint64_t{48} << 20;
+  int entry_interval = 0;  // MCUs per entry point; 0: no entry data
 };
 
 // Files above this size are rejected unread.

@@ -14,6 +14,7 @@
 #include "core/shard/index_file.h"
 #include "core/shard/lmdb/shard_scanner.h"
 #include "core/shard/manifest.h"
+#include "packer/entry_maker.h"
 #include "packer/ordered_blocks.h"
 
 namespace headrace {
@@ -22,13 +23,16 @@ namespace {
 // Of one shard.
 class Rebuilder {
  public:
-  Rebuilder(const Manifest& manifest, const std::string& dir, uint32_t shard, RebuildProgress* progress)
-      : manifest_(manifest), path_(ShardLmdbPath(dir, shard)), progress_(progress), rows_(manifest.fields) {
+  Rebuilder(const Manifest& manifest, const std::string& dir, uint32_t shard, int entry_interval,
+            RebuildProgress* progress)
+      : manifest_(manifest), path_(ShardLmdbPath(dir, shard)), progress_(progress), rows_(manifest.fields),
+        entry_maker_(entry_interval) {
     header_.shard = shard;
     for (uint32_t i = 0; i < shard; ++i) header_.first_sample += manifest.shards[i].samples;
     header_.lmdb_bytes = manifest.shards[shard].lmdb_bytes;
     header_.lmdb_checksum = manifest.shards[shard].lmdb_checksum;
     header_.fields = manifest.fields;
+    header_.entry_interval = static_cast<uint32_t>(entry_interval);
     index_path_ = ShardIndexPath(dir, shard);
   }
 
@@ -39,6 +43,7 @@ class Rebuilder {
     }
     HEADRACE_ASSIGN_OR_RETURN(lmdb_, OpenForReading(path_));
     HEADRACE_ASSIGN_OR_RETURN(std::unique_ptr<ShardScanner> scanner, ShardScanner::Open(path_, manifest_.fields));
+    HEADRACE_ASSIGN_OR_RETURN(entries_, EntryArea::Create(index_path_));
     row_.values.resize(manifest_.fields.size());
     const uint64_t end = header_.first_sample + manifest_.shards[header_.shard].samples;
     for (row_.sample = header_.first_sample; row_.sample < end; ++row_.sample) {
@@ -51,11 +56,12 @@ class Rebuilder {
       rows_.Append(row_);
       ++progress_->samples;
     }
-    return WriteIndexFile(index_path_, header_, rows_);
+    return WriteIndexFile(index_path_, header_, rows_, entries_.get());
   }
 
  private:
   absl::Status FillRow(const std::vector<ScannedValue>& scanned) {
+    row_.entries_offset = row_.entries_bytes = 0;
     for (size_t i = 0; i < scanned.size(); ++i) {
       SampleRow::Value& value = row_.values[i];
       absl::Span<const uint8_t> bytes = scanned[i].bytes;
@@ -84,6 +90,9 @@ class Rebuilder {
 
   absl::Status DescribeImage() {
     HEADRACE_ASSIGN_OR_RETURN(row_.image, ProbeImage(buffer_));
+    std::string tables, entries;
+    entry_maker_.Make(buffer_, row_.image, &tables, &entries);
+    if (!entries.empty()) HEADRACE_RETURN_IF_ERROR(entries_->Append(tables, &entries, &row_));
     if (!manifest_.packed.check) return absl::OkStatus();
     const Rect all{0, 0, static_cast<int>(row_.image.height), static_cast<int>(row_.image.width)};
     std::string warning;
@@ -99,6 +108,8 @@ class Rebuilder {
   IndexHeader header_;
   IndexRows rows_;
   SampleRow row_;
+  EntryMaker entry_maker_;
+  std::unique_ptr<EntryArea> entries_;
   UniqueFd lmdb_;
   std::vector<uint8_t> buffer_;
   ImageDecoder decoder_;
@@ -107,14 +118,18 @@ class Rebuilder {
 
 }  // namespace
 
-absl::Status RebuildIndex(const std::string& dataset, int threads, RebuildProgress* progress) {
+absl::Status RebuildIndex(const std::string& dataset, int threads, int entry_interval, RebuildProgress* progress) {
   HEADRACE_ASSIGN_OR_RETURN(Manifest manifest, ReadManifest(dataset));
+  if (entry_interval < 0) entry_interval = manifest.packed.entry_interval;
+  if (entry_interval < 0 || entry_interval > kMaxEntryInterval) {
+    return absl::InvalidArgumentError(absl::StrCat("an entry interval is 0 to ", kMaxEntryInterval, " MCUs"));
+  }
   progress->samples_total = manifest.samples();
   absl::Status first_error;
   OrderedBlocks<absl::Status>(
       manifest.shards.size(), 1, threads > 0 ? threads : UsableCores(), progress->stop,
       [&](uint64_t shard, uint64_t, int) {
-        return Rebuilder(manifest, dataset, static_cast<uint32_t>(shard), progress).Run();
+        return Rebuilder(manifest, dataset, static_cast<uint32_t>(shard), entry_interval, progress).Run();
       },
       [&](absl::Status&& status) { first_error.Update(status); });
   if (first_error.ok() && progress->stop) return absl::CancelledError("stopped");

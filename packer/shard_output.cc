@@ -29,10 +29,11 @@ void SetBytes(absl::Span<const uint8_t> bytes, SampleRow::Value* value) {
 }  // namespace
 
 ShardOutput::ShardOutput(const std::string& dir, const std::vector<Field>& fields, uint64_t shard_bytes,
-                         uint64_t first_sample, Journal* journal)
+                         int entry_interval, uint64_t first_sample, Journal* journal)
     : dir_(dir),
       fields_(fields),
       shard_bytes_(shard_bytes),
+      entry_interval_(entry_interval),
       journal_(journal),
       next_shard_(static_cast<uint32_t>(journal->entries().size())),
       next_sample_(first_sample),
@@ -47,16 +48,21 @@ ShardOutput::~ShardOutput() {
   thread_.join();
 }
 
-absl::Status ShardOutput::Append(const ReadFileResult& file, Totals* totals) {
-  if (current_ == nullptr) {
-    current_ = std::make_unique<Shard>();
-    current_->number = next_shard_++;
-    current_->first_sample = next_sample_;
-    current_->rows = std::make_unique<IndexRows>(fields_);
-    HEADRACE_ASSIGN_OR_RETURN(
-        current_->writer,
-        ShardWriter::Create(absl::StrCat(ShardLmdbPath(dir_, current_->number), ".tmp"), fields_, shard_bytes_));
-  }
+absl::Status ShardOutput::BeginShard() {
+  current_ = std::make_unique<Shard>();
+  current_->number = next_shard_++;
+  current_->first_sample = next_sample_;
+  current_->rows = std::make_unique<IndexRows>(fields_);
+  HEADRACE_ASSIGN_OR_RETURN(current_->entries, EntryArea::Create(ShardIndexPath(dir_, current_->number)));
+  HEADRACE_ASSIGN_OR_RETURN(
+      current_->writer,
+      ShardWriter::Create(absl::StrCat(ShardLmdbPath(dir_, current_->number), ".tmp"), fields_, shard_bytes_));
+  return absl::OkStatus();
+}
+
+absl::Status ShardOutput::Append(ReadFileResult* result, Totals* totals) {
+  if (current_ == nullptr) HEADRACE_RETURN_IF_ERROR(BeginShard());
+  const ReadFileResult& file = *result;
   row_.sample = next_sample_++;
   row_.image = file.image;
   row_.values.assign(fields_.size(), {});
@@ -83,6 +89,10 @@ absl::Status ShardOutput::Append(const ReadFileResult& file, Totals* totals) {
     }
   }
   HEADRACE_RETURN_IF_ERROR(current_->writer->Append(row_.sample, bytes));
+  row_.entries_offset = row_.entries_bytes = 0;
+  if (!file.entries.empty()) {
+    HEADRACE_RETURN_IF_ERROR(current_->entries->Append(file.tables, &result->entries, &row_));
+  }
   current_->rows->Append(row_);
   totals->Add(row_);
   return absl::OkStatus();
@@ -141,9 +151,11 @@ absl::Status ShardOutput::Complete(Shard* shard) {
   header.first_sample = shard->first_sample;
   header.lmdb_checksum = checksum;
   header.fields = fields_;
+  header.entry_interval = static_cast<uint32_t>(entry_interval_);
   HEADRACE_ASSIGN_OR_RETURN(UniqueFd fd, OpenForReading(path));
   HEADRACE_ASSIGN_OR_RETURN(header.lmdb_bytes, FileSize(fd.get(), path));
-  HEADRACE_RETURN_IF_ERROR(WriteIndexFile(ShardIndexPath(dir_, shard->number), header, *shard->rows));
+  HEADRACE_RETURN_IF_ERROR(WriteIndexFile(ShardIndexPath(dir_, shard->number), header, *shard->rows,
+                                          shard->entries.get()));
   shard->state.shard = {shard->rows->size(), header.lmdb_bytes, checksum};
   return journal_->Append(shard->state);
 }

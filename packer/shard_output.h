@@ -21,13 +21,13 @@ namespace headrace {
 class ShardOutput {
  public:
   // Goes on behind the shards in `journal`, which belongs to the output until Finish or destruction.
-  ShardOutput(const std::string& dir, const std::vector<Field>& fields, uint64_t shard_bytes, uint64_t first_sample,
-              Journal* journal);
+  ShardOutput(const std::string& dir, const std::vector<Field>& fields, uint64_t shard_bytes, int entry_interval,
+              uint64_t first_sample, Journal* journal);
   // Joins the thread; an unfinished shard's file stays behind, under a name that ends in .tmp.
   ~ShardOutput();
 
   // Adds a sample; `totals` receives its row. Blocks on the disk.
-  absl::Status Append(const ReadFileResult& file, Totals* totals);
+  absl::Status Append(ReadFileResult* file, Totals* totals);
   bool shard_is_full() const { return current_ != nullptr && current_->writer->full(); }
   bool shard_is_empty() const { return current_ == nullptr; }
 
@@ -43,15 +43,18 @@ class ShardOutput {
     uint64_t first_sample = 0;
     std::unique_ptr<ShardWriter> writer;
     std::unique_ptr<IndexRows> rows;
+    std::unique_ptr<EntryArea> entries;
     JournalEntry state;
   };
 
+  absl::Status BeginShard();
   void Run();
   absl::Status Complete(Shard* shard);
 
   const std::string dir_;
   const std::vector<Field> fields_;
   const uint64_t shard_bytes_;
+  const int entry_interval_;
   Journal* const journal_;
   uint32_t next_shard_;
   uint64_t next_sample_;

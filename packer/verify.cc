@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/file.h"
 #include "core/decode/image_decoder.h"
 #include "core/decode/probe.h"
 #include "core/read/sample_reader.h"
 #include "core/shard/checksum.h"
+#include "core/shard/index_file.h"
 #include "core/shard/lmdb/shard_scanner.h"
 #include "core/shard/manifest.h"
 #include "packer/ordered_blocks.h"
@@ -74,6 +76,11 @@ absl::Status CheckShard(const Dataset& dataset, const Manifest& manifest, uint32
     return absl::DataLossError(absl::StrCat(dataset.shard_path(shard), " does not match its checksum in ",
                                             kManifestName));
   }
+  const std::string index_path = ShardIndexPath(dataset.dir(), shard);
+  HEADRACE_ASSIGN_OR_RETURN(UniqueFd index, OpenForReading(index_path));
+  HEADRACE_ASSIGN_OR_RETURN(uint64_t index_bytes, FileSize(index.get(), index_path));
+  HEADRACE_ASSIGN_OR_RETURN(IndexHeader header, ReadIndexHeader(index.get(), index_bytes, index_path));
+  HEADRACE_RETURN_IF_ERROR(CheckEntryArea(index_path, header));
   return CompareWithLmdb(dataset, shard, progress->stop);
 }
 
@@ -98,6 +105,7 @@ class SampleChecker {
       HEADRACE_ASSIGN_OR_RETURN(absl::Span<const uint8_t> bytes,
                                 reader_.Read(*dataset_, row_, static_cast<int>(i), Verify::kEvery, nullptr));
       if (field.kind != FieldKind::kImage) continue;
+      HEADRACE_RETURN_IF_ERROR(dataset_->ReadEntries(row_, &entries_).status());
       HEADRACE_ASSIGN_OR_RETURN(ImageInfo image, ProbeImage(bytes));
       if (!SameImage(image, row_.image)) return absl::DataLossError("the index describes another image");
       if (!decode_) continue;
@@ -111,6 +119,7 @@ class SampleChecker {
   const Dataset* dataset_;
   bool decode_;
   SampleRow row_;
+  ImageEntries entries_;
   SampleReader reader_;
   ImageDecoder decoder_;
   RgbImage pixels_;

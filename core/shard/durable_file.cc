@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 
@@ -11,12 +12,19 @@
 
 namespace headrace {
 
-absl::Status WriteFileDurably(const std::string& path, absl::Span<const std::string* const> parts) {
+absl::Status WriteFileDurably(const std::string& path, absl::Span<const std::string* const> parts, int copied_fd,
+                              uint64_t copied_bytes) {
   const std::string temporary = absl::StrCat(path, ".tmp");
   UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("cannot create ", temporary));
   for (const std::string* part : parts) {
     HEADRACE_RETURN_IF_ERROR(WriteAll(fd.get(), part->data(), part->size(), temporary));
+  }
+  std::string block;
+  for (uint64_t done = 0; done < copied_bytes; done += block.size()) {
+    block.resize(std::min<uint64_t>(copied_bytes - done, uint64_t{1} << 20));
+    HEADRACE_RETURN_IF_ERROR(ReadAt(copied_fd, block.data(), block.size(), done, temporary));
+    HEADRACE_RETURN_IF_ERROR(WriteAll(fd.get(), block.data(), block.size(), temporary));
   }
   if (::fdatasync(fd.get()) != 0) return ErrnoStatus(errno, absl::StrCat("cannot write ", temporary));
   return RenameDurably(temporary, path);

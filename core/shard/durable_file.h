@@ -1,6 +1,7 @@
 // Files that are complete or absent, also after a power cut. All calls block on the disk.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/types/span.h"
@@ -8,9 +9,10 @@
 
 namespace headrace {
 
-// Writes `parts` one after the other to `path`.tmp, brings it to the disk, and renames it to `path`, replacing what was
+// Writes `parts` one after the other, and behind them the first `copied_bytes` bytes of `copied_fd`, to `path`.tmp, brings it to the disk, and renames it to `path`, replacing what was
 // there. RESOURCE_EXHAUSTED naming the file when the disk is full.
-absl::Status WriteFileDurably(const std::string& path, absl::Span<const std::string* const> parts);
+absl::Status WriteFileDurably(const std::string& path, absl::Span<const std::string* const> parts, int copied_fd = -1,
+                              uint64_t copied_bytes = 0);
 
 // Brings an existing file's data to the disk.
 absl::Status SyncFile(const std::string& path);

@@ -144,6 +144,7 @@ std::string EncodeIndexHeader(const IndexHeader& header) {
   Put<uint64_t>(at + 64, header.lmdb_bytes);
   std::memcpy(at + 72, header.lmdb_checksum.data(), header.lmdb_checksum.size());
   Put<uint64_t>(at + 88, header.entries_checksum);
+  Put<uint32_t>(at + 96, header.entry_interval);
   for (size_t i = 0; i < header.fields.size(); ++i) {
     uint8_t* field = at + kIndexHeaderBytes + kIndexFieldBytes * i;
     Put<uint32_t>(field, static_cast<uint32_t>(header.fields[i].kind));
@@ -184,6 +185,7 @@ absl::StatusOr<IndexHeader> DecodeIndexHeader(absl::Span<const uint8_t> preamble
   header.lmdb_bytes = Get<uint64_t>(at + 64);
   std::memcpy(header.lmdb_checksum.data(), at + 72, header.lmdb_checksum.size());
   header.entries_checksum = Get<uint64_t>(at + 88);
+  header.entry_interval = Get<uint32_t>(at + 96);
   const uint32_t num_fields = Get<uint32_t>(at + 32);
   for (uint32_t i = 0; i < num_fields; ++i) {
     const uint8_t* field = at + kIndexHeaderBytes + kIndexFieldBytes * i;
@@ -266,7 +268,7 @@ absl::Status DecodeRow(const RowLayout& layout, const RowLimits& limits, uint64_
   std::memcpy(image.sampling, bytes + 28, sizeof image.sampling);
   row->entries_offset = Get<uint64_t>(bytes + 32);
   row->entries_bytes = Get<uint64_t>(bytes + 40);
-  if (row->entries_offset > limits.entries_bytes ||
+  if (row->entries_offset % kEntryAlignment != 0 || row->entries_offset > limits.entries_bytes ||
       row->entries_bytes > limits.entries_bytes - row->entries_offset) {
     return Bad("index row points outside the entry data");
   }

@@ -18,6 +18,7 @@ inline constexpr uint32_t kMaxFields = 256;
 inline constexpr uint32_t kMaxFieldNameBytes = 55;
 inline constexpr uint64_t kMaxSamplesPerShard = 262144;  // bounds the packer's memory for rows
 inline constexpr uint64_t kMaxImagePixels = uint64_t{1} << 30;  // width × height that a row may claim
+inline constexpr uint32_t kEntryAlignment = 64;      // of what lies among the entry data
 inline constexpr uint32_t kMaxRowBytes = 48 + 24 * kMaxFields + 64;
 
 // 128-bit checksum in canonical (big-endian) form.
@@ -44,6 +45,7 @@ struct IndexHeader {
   uint64_t lmdb_bytes = 0;
   Checksum128 lmdb_checksum = {};
   uint64_t entries_checksum = 0;
+  uint32_t entry_interval = 0;  // MCUs per segment that entry data was asked for with; 0: none was
   std::vector<Field> fields;  // max_bytes is not part of the index
 
   uint64_t rows_offset() const;

@@ -59,6 +59,21 @@ absl::StatusOr<IndexHeader> ReadIndexHeader(int fd, uint64_t index_bytes, const 
   return header;
 }
 
+absl::Status CheckEntryArea(const std::string& path, const IndexHeader& header) {
+  HEADRACE_ASSIGN_OR_RETURN(UniqueFd fd, OpenForReading(path));
+  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(), &XXH3_freeState);
+  XXH3_64bits_reset(state.get());
+  std::vector<uint8_t> block(std::min<uint64_t>(header.entries_bytes, uint64_t{1} << 20));
+  for (uint64_t done = 0; done < header.entries_bytes;) {
+    const uint64_t n = std::min<uint64_t>(header.entries_bytes - done, block.size());
+    HEADRACE_RETURN_IF_ERROR(ReadAt(fd.get(), block.data(), n, header.entries_offset() + done, path));
+    XXH3_64bits_update(state.get(), block.data(), n);
+    done += n;
+  }
+  if (XXH3_64bits_digest(state.get()) == header.entries_checksum) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(path, ": the entry data does not match its checksum (`headrace index` makes it anew)"));
+}
+
 absl::Status VisitIndexRows(const std::string& path, const IndexHeader& header, const std::vector<Field>& fields,
                             const std::function<void(const absl::Status&, const SampleRow&)>& visit) {
   HEADRACE_ASSIGN_OR_RETURN(UniqueFd fd, OpenForReading(path));
@@ -82,13 +97,16 @@ absl::Status VisitIndexRows(const std::string& path, const IndexHeader& header, 
   return absl::OkStatus();
 }
 
-absl::Status WriteIndexFile(const std::string& path, const IndexHeader& header, const IndexRows& rows) {
+absl::Status WriteIndexFile(const std::string& path, const IndexHeader& header, const IndexRows& rows,
+                            EntryArea* entries) {
   IndexHeader complete = header;
   complete.num_samples = rows.size();
-  complete.entries_bytes = 0;
-  complete.entries_checksum = XXH3_64bits(nullptr, 0);
+  if (entries != nullptr) HEADRACE_RETURN_IF_ERROR(entries->Flush());
+  complete.entries_bytes = entries != nullptr ? entries->size() : 0;
+  complete.entries_checksum = entries != nullptr ? entries->checksum() : XXH3_64bits(nullptr, 0);
   const std::string preamble = EncodeIndexHeader(complete);
-  return WriteFileDurably(path, {&preamble, &rows.encoded()});
+  return WriteFileDurably(path, {&preamble, &rows.encoded()}, entries != nullptr ? entries->fd() : -1,
+                          complete.entries_bytes);
 }
 
 }  // namespace headrace

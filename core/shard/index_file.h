@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/shard/entry_area.h"
 #include "core/shard/format.h"
 
 namespace headrace {
@@ -32,12 +33,17 @@ class IndexRows {
 // Of an open index of `index_bytes` bytes. DATA_LOSS, OUT_OF_RANGE with `path` in the message.
 absl::StatusOr<IndexHeader> ReadIndexHeader(int fd, uint64_t index_bytes, const std::string& path);
 
+// Whether the entry data matches its checksum: reads it all. DATA_LOSS.
+absl::Status CheckEntryArea(const std::string& path, const IndexHeader& header);
+
 // Calls `visit` for each row, in order, with what DecodeRow says of it (the row is only valid if that is OK). `fields`:
 // those of the header with the dataset's max_bytes. Reads in large blocks.
 absl::Status VisitIndexRows(const std::string& path, const IndexHeader& header, const std::vector<Field>& fields,
                             const std::function<void(const absl::Status&, const SampleRow&)>& visit);
 
-// Writes an index without entry data, durably, replacing what was there.
-absl::Status WriteIndexFile(const std::string& path, const IndexHeader& header, const IndexRows& rows);
+// Writes an index durably, replacing what was there. `entries` may be null; the header's num_samples, entries_bytes and
+// entries_checksum are filled in here.
+absl::Status WriteIndexFile(const std::string& path, const IndexHeader& header, const IndexRows& rows,
+                            EntryArea* entries = nullptr);
 
 }  // namespace headrace

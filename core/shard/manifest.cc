@@ -54,6 +54,7 @@ Manifest FromJson(const Json& json) {
     manifest.packed.source = packed->value("source", "");
     manifest.packed.shard_bytes = packed->value("shard_bytes", uint64_t{0});
     manifest.packed.check = packed->value("check", false);
+    manifest.packed.entry_interval = packed->value("entry_interval", kDefaultEntryInterval);
     manifest.packed.rejected = packed->value("rejected", uint64_t{0});
     manifest.packed.skipped = packed->value("skipped", uint64_t{0});
     manifest.packed.damaged = packed->value("damaged", uint64_t{0});
@@ -120,6 +121,7 @@ std::string ManifestToJson(const Manifest& manifest) {
                     {"source", packed.source},
                     {"shard_bytes", packed.shard_bytes},
                     {"check", packed.check},
+                    {"entry_interval", packed.entry_interval},
                     {"rejected", packed.rejected},
                     {"skipped", packed.skipped},
                     {"damaged", packed.damaged}};

@@ -27,6 +27,7 @@ struct PackedBy {
   uint64_t shard_bytes = 0;
   bool check = false;
   uint64_t rejected = 0, skipped = 0, damaged = 0;
+  int entry_interval = kDefaultEntryInterval;  // MCUs; 0: no entry data. Of datasets older than this: the default
 };
 
 struct Manifest {

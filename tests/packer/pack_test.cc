@@ -108,7 +108,7 @@ TEST_F(PackTest, RebuiltIndexesAreTheSameBytes) {
     if (name.ends_with(".index")) fs::remove(options_.destination + "/" + name);
   }
   RebuildProgress progress;
-  const absl::Status status = RebuildIndex(options_.destination, 2, &progress);
+  const absl::Status status = RebuildIndex(options_.destination, 2, -1, &progress);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_TRUE(before == Files("made/below/dst"));
 }
@@ -119,7 +119,7 @@ TEST_F(PackTest, ADamagedShardIsNotIndexed) {
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
   folder_.Write("made/below/dst/00001.lmdb", bytes);
   RebuildProgress progress;
-  const absl::Status status = RebuildIndex(options_.destination, 2, &progress);
+  const absl::Status status = RebuildIndex(options_.destination, 2, -1, &progress);
   EXPECT_THAT(status.ToString(), HasSubstr("00001.lmdb does not match its checksum"));
 }
 
