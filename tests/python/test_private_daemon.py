@@ -148,3 +148,26 @@ def test_the_default_path_is_in_the_runtime_folder_or_in_run(monkeypatch):
     assert _connection.default_path() == "/somewhere/headrace.sock"
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     assert _connection.default_path() == "/run/headrace/headrace.sock"
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_its_cores_are_those_of_all_its_trainers(dataset, script):
+    """Two ranks of one job, each on a core of its own: the daemon that one of them started may use both."""
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    environment = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(os.getpid())}
+    code = """
+        import os, sys, time
+        import headrace.torch as hr
+        rank, core = map(int, sys.argv[2:])
+        os.sched_setaffinity(0, {core})
+        loader = hr.DataLoader(sys.argv[1], 4, transform=[hr.Resize((24, 20))], rank=rank, world_size=2)
+        next(iter(loader))
+        print(loader.stats()["daemon_pid"], flush=True)
+        time.sleep(60)
+        """
+    seen, runs = [], []
+    for rank, core in enumerate(cores):
+        runs.append(script(code, dataset, rank, core, env=environment))
+        pid = int(runs[-1].line())
+        seen.append({frozenset(os.sched_getaffinity(int(thread))) for thread in os.listdir(f"/proc/{pid}/task")})
+    assert seen == [{frozenset(cores[:1])}, {frozenset(cores)}]
