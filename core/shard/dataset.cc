@@ -140,6 +140,11 @@ absl::Status Dataset::TryReadEntries(const Shard& shard, uint32_t number, const 
     return absl::DataLossError("entry data of another image");
   }
   const uint64_t tables_offset = entries->view_.tables_offset();
+  if (tables_offset > row.entries_offset && tables_offset - row.entries_offset < row.entries_bytes) {
+    const auto set = absl::MakeConstSpan(entries->bytes_).subspan(tables_offset - row.entries_offset);
+    HEADRACE_RETURN_IF_ERROR(ParseTables(set, &frame));
+    return ApplyTables(frame, &frame);
+  }
   if (tables_->Find(number, tables_offset, &frame)) return ApplyTables(frame, &frame);
   std::array<uint8_t, kMaxTablesBytes> set;
   const uint64_t room = shard.entries_bytes - std::min(shard.entries_bytes, tables_offset);

@@ -15,6 +15,8 @@ namespace {
 
 constexpr size_t kBufferBytes = size_t{256} << 10;
 
+size_t RoundUp(size_t bytes) { return (bytes + kEntryAlignment - 1) / kEntryAlignment * kEntryAlignment; }
+
 }  // namespace
 
 struct EntryArea::Hash {
@@ -37,19 +39,20 @@ absl::StatusOr<std::unique_ptr<EntryArea>> EntryArea::Create(const std::string& 
 
 absl::Status EntryArea::Append(const std::string& tables, std::string* entries, SampleRow* row) {
   const XXH128_hash_t hash = XXH3_128bits(tables.data(), tables.size());
-  const auto [place, added] = tables_.insert({{hash.high64, hash.low64}, size_});
-  if (added) HEADRACE_RETURN_IF_ERROR(Put(tables));
+  const uint64_t behind = size_ + RoundUp(entries->size());
+  const auto [place, added] = tables_.insert({{hash.high64, hash.low64}, behind});
   SetTablesOffset(place->second, entries);
   row->entries_offset = size_;
-  row->entries_bytes = entries->size();
-  return Put(*entries);
+  row->entries_bytes = added ? behind - size_ + tables.size() : entries->size();
+  HEADRACE_RETURN_IF_ERROR(Put(*entries));
+  return added ? Put(tables) : absl::OkStatus();
 }
 
 // Each piece begins at a multiple of 64.
 absl::Status EntryArea::Put(const std::string& bytes) {
   const size_t begin = buffer_.size();
   buffer_ += bytes;
-  buffer_.resize(begin + (bytes.size() + kEntryAlignment - 1) / kEntryAlignment * kEntryAlignment);
+  buffer_.resize(begin + RoundUp(bytes.size()));
   XXH3_64bits_update(hash_->state.get(), buffer_.data() + begin, buffer_.size() - begin);
   size_ += buffer_.size() - begin;
   return buffer_.size() < kBufferBytes ? absl::OkStatus() : Flush();

@@ -20,8 +20,8 @@ class EntryArea {
   static absl::StatusOr<std::unique_ptr<EntryArea>> Create(const std::string& index_path);
   ~EntryArea();
 
-  // Adds an image's entry data (EncodeEntries; its tables_offset is filled in here) and its table set (EncodeTables), unless
-  // an equal one is there. `row` receives the place. RESOURCE_EXHAUSTED when the disk is full.
+  // Adds an image's entry data (EncodeEntries; its tables_offset is filled in here) and behind it its table set
+  // (EncodeTables), unless an equal one is there. `row` receives the place of what was added. RESOURCE_EXHAUSTED when the disk is full.
   absl::Status Append(const std::string& tables, std::string* entries, SampleRow* row);
 
   // Brings everything into the file.

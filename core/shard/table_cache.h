@@ -1,4 +1,4 @@
-// The table sets of entry data that were used lately, parsed.
+// The shared table sets of entry data that were used lately, parsed.
 #pragma once
 
 #include <array>
@@ -9,7 +9,8 @@
 
 namespace headrace {
 
-// Most images of a shard share a few dozen sets, so nearly all look-ups hit. Thread-safe; a place's lock is held for a copy
+// Images that one program wrote with one quality share a set; those with tables of their own find them behind their entry
+// data and do not come here. Thread-safe; a place's lock is held for a copy
 // of 2.7 kB. 0.7 MB.
 class TableCache {
  public:

@@ -9,7 +9,7 @@ namespace headrace {
 namespace {
 
 constexpr uint16_t kEntryVersion = 1;
-constexpr size_t kHeaderBytes = 64, kTablesOffsetAt = 48;
+constexpr size_t kHeaderBytes = 64, kTablesOffsetAt = 48, kBytesAt = 56;
 constexpr int kDcBits = 12;
 constexpr int kByteBits = 25;
 
@@ -78,6 +78,8 @@ std::string EncodeEntries(const JpegFrame& frame, const EntryPoints& entries, ui
     Append<uint64_t>(&out, PackPoint(point, entries.points[i / per_row * per_row].byte));
     if (frame.num_components == 4) Append<uint64_t>(&out, static_cast<uint64_t>(point.dc[3]) & ((1 << kDcBits) - 1));
   }
+  const auto bytes = static_cast<uint32_t>(out.size());
+  std::memcpy(out.data() + kBytesAt, &bytes, sizeof bytes);
   Seal(&out, 8);
   return out;
 }
@@ -174,6 +176,9 @@ absl::Status ApplyTables(absl::Span<const uint8_t> bytes, JpegFrame* frame) {
 absl::StatusOr<EntryView> EntryView::Parse(absl::Span<const uint8_t> bytes, uint64_t file_bytes) {
   const auto bad = [](const char* what) { return absl::DataLossError(std::string("entry data: ") + what); };
   if (bytes.size() < kHeaderBytes) return bad("cut off");
+  const uint32_t entry_bytes = Load<uint32_t>(&bytes[kBytesAt]);
+  if (entry_bytes < kHeaderBytes || entry_bytes > bytes.size()) return bad("cut off");
+  bytes = bytes.subspan(0, entry_bytes);
   if (!IsSealed(bytes)) return bad("the checksum is wrong");
   if (Load<uint16_t>(&bytes[8]) != kEntryVersion) return bad("another version");
   EntryView view;

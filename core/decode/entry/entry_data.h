@@ -45,7 +45,8 @@ absl::StatusOr<uint32_t> TablesBytes(absl::Span<const uint8_t> preamble);
 // whatever the bytes are.
 class EntryView {
  public:
-  // DATA_LOSS when the bytes are no entry data, contradict themselves, or reach outside an image file of `file_bytes`.
+  // Of the entry data that begins with `bytes`; more may follow. DATA_LOSS when they are no entry data, contradict
+  // themselves, or reach outside an image file of `file_bytes`.
   // O(rows); entries themselves are checked when used (Point clamps nothing, it fails).
   static absl::StatusOr<EntryView> Parse(absl::Span<const uint8_t> bytes, uint64_t file_bytes);
 
@@ -56,6 +57,7 @@ class EntryView {
   int mcu_rows() const { return mcu_rows_; }
   uint32_t scan_bytes() const { return scan_bytes_; }
   uint64_t tables_offset() const { return tables_offset_; }
+  size_t bytes() const { return bytes_.size(); }
 
   // Entry of segment `segment` (0 … segments_per_row) of MCU row `row`. False when its numbers lie outside the scan.
   bool Point(int row, int segment, EntryPoint* out) const;
