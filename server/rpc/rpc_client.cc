@@ -16,12 +16,16 @@
 namespace headrace {
 namespace {
 
-absl::Status FromGrpc(const grpc::Status& status) {
+// One call: `method` of `stub`, its answer or its error.
+template <class Stub, class Request, class Answer>
+absl::StatusOr<Answer> Call(Stub* stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Answer*),
+                            const Request& request, int timeout_ms) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(timeout_ms));
+  Answer answer;
+  const grpc::Status status = (stub->*method)(&context, request, &answer);
+  if (status.ok()) return answer;
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
-}
-
-void SetDeadline(int timeout_ms, grpc::ClientContext* context) {
-  context->set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(timeout_ms));
 }
 
 ServiceStats ToStats(const v1::Stats& from) {
@@ -61,8 +65,10 @@ ServiceStats ToStats(const v1::Stats& from) {
 
 }  // namespace
 
+using Calls = v1::Headrace::Stub;
+
 struct RpcClient::Channel {
-  std::unique_ptr<v1::Headrace::Stub> calls;
+  std::unique_ptr<Calls> calls;
   std::unique_ptr<grpc::health::v1::Health::Stub> health;
 };
 
@@ -80,22 +86,15 @@ absl::StatusOr<std::unique_ptr<RpcClient>> RpcClient::Connect(const std::string&
 }
 
 absl::StatusOr<ServiceStats> RpcClient::Stats(int timeout_ms) {
-  grpc::ClientContext context;
-  SetDeadline(timeout_ms, &context);
-  v1::Stats answer;
-  const grpc::Status status = channel_->calls->GetStats(&context, v1::GetStatsRequest(), &answer);
-  if (!status.ok()) return FromGrpc(status);
+  HEADRACE_ASSIGN_OR_RETURN(const v1::Stats answer,
+                            Call(channel_->calls.get(), &Calls::GetStats, v1::GetStatsRequest(), timeout_ms));
   return ToStats(answer);
 }
 
 absl::StatusOr<std::string> RpcClient::Describe(const std::string& dataset, int timeout_ms) {
-  grpc::ClientContext context;
-  SetDeadline(timeout_ms, &context);
   v1::DescribeRequest request;
   request.set_dataset(dataset);
-  v1::Description answer;
-  const grpc::Status status = channel_->calls->Describe(&context, request, &answer);
-  if (!status.ok()) return FromGrpc(status);
+  HEADRACE_ASSIGN_OR_RETURN(const v1::Description answer, Call(channel_->calls.get(), &Calls::Describe, request, timeout_ms));
   nlohmann::json fields = nlohmann::json::array();
   for (const v1::Description::Field& field : answer.fields()) {
     fields.push_back({{"name", field.name()}, {"kind", field.kind()}, {"max_bytes", field.max_bytes()}});
@@ -115,45 +114,33 @@ absl::StatusOr<std::string> RpcClient::Describe(const std::string& dataset, int 
 
 absl::StatusOr<std::string> RpcClient::Audit(const std::string& spec_json, const Cursor& start, uint64_t step,
                                              int timeout_ms) {
-  grpc::ClientContext context;
-  SetDeadline(timeout_ms, &context);
   v1::AuditRequest request;
   request.set_spec_json(spec_json);
   request.set_epoch(start.epoch);
   request.set_position(start.position);
   request.set_step(step);
-  v1::AuditAnswer answer;
-  const grpc::Status status = channel_->calls->Audit(&context, request, &answer);
-  if (!status.ok()) return FromGrpc(status);
+  HEADRACE_ASSIGN_OR_RETURN(const v1::AuditAnswer answer, Call(channel_->calls.get(), &Calls::Audit, request, timeout_ms));
   return answer.json();
 }
 
 absl::Status RpcClient::CloseSession(uint64_t id, int timeout_ms) {
-  grpc::ClientContext context;
-  SetDeadline(timeout_ms, &context);
   v1::CloseSessionRequest request;
   request.set_id(id);
-  v1::CloseSessionAnswer answer;
-  return FromGrpc(channel_->calls->CloseSession(&context, request, &answer));
+  return Call(channel_->calls.get(), &Calls::CloseSession, request, timeout_ms).status();
 }
 
 absl::Status RpcClient::Shutdown(const std::string& reason, int timeout_ms) {
-  grpc::ClientContext context;
-  SetDeadline(timeout_ms, &context);
   v1::ShutdownRequest request;
   request.set_reason(reason);
-  v1::ShutdownAnswer answer;
-  return FromGrpc(channel_->calls->Shutdown(&context, request, &answer));
+  return Call(channel_->calls.get(), &Calls::Shutdown, request, timeout_ms).status();
 }
 
 absl::Status RpcClient::CheckHealth(int timeout_ms) {
-  grpc::ClientContext context;
-  SetDeadline(timeout_ms, &context);
-  grpc::health::v1::HealthCheckResponse answer;
-  const grpc::Status status =
-      channel_->health->Check(&context, grpc::health::v1::HealthCheckRequest(), &answer);
-  if (!status.ok()) return FromGrpc(status);
-  if (answer.status() == grpc::health::v1::HealthCheckResponse::SERVING) return absl::OkStatus();
+  using grpc::health::v1::HealthCheckResponse;
+  HEADRACE_ASSIGN_OR_RETURN(const HealthCheckResponse answer,
+                            Call(channel_->health.get(), &grpc::health::v1::Health::Stub::Check,
+                                 grpc::health::v1::HealthCheckRequest(), timeout_ms));
+  if (answer.status() == HealthCheckResponse::SERVING) return absl::OkStatus();
   return absl::UnavailableError("the daemon says that it is not serving");
 }
 
