@@ -55,7 +55,7 @@ void TrainTransform(benchmark::State& state, Interpolation interpolation, DType 
     const RgbImage& crop = crops[i++ % crops.size()];
     resizer.Run(Job(crop.height, crop.width, interpolation), crop, {0, 0, crop.height, crop.width},
                 [&](int row, const uint8_t* planes) {
-                  PackRow(plan, planes, row, kSize, kSize, out.data());
+                  PackRow(plan, {planes, PlaneStride(kSize)}, row, kSize, kSize, out.data());
                 });
     benchmark::ClobberMemory();
   }
@@ -85,7 +85,7 @@ bool TargetsAgree() {
     Resizer resizer;
     resizer.Run(Job(crop.height, crop.width, Interpolation::kBicubic), crop,
                 {0, 0, crop.height, crop.width}, [&](int row, const uint8_t* planes) {
-                  PackRow(plan, planes, row, kSize, kSize, out.data());
+                  PackRow(plan, {planes, PlaneStride(kSize)}, row, kSize, kSize, out.data());
                 });
     if (first.empty()) first = out;
     if (out != first) return false;

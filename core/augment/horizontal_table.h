@@ -8,12 +8,12 @@
 
 #include "core/augment/aligned.h"
 #include "core/augment/filter.h"
+#include "core/decode/image.h"
 
 namespace headrace {
 
 // Planes are padded to the longest vector of 32-bit lanes. Kernels write whole planes, and read up
-// to kRowPadding bytes behind the last one.
-inline constexpr size_t kRowPadding = 64;
+// to kRowPadding bytes behind them.
 inline size_t PlaneStride(int width) { return (static_cast<size_t>(width) + 15) & ~size_t{15}; }
 
 inline constexpr int kWeightLowBits = 12;  // a weight is high << 12 | low

@@ -190,7 +190,7 @@ HWY_EXPORT(PackBFloat16);
 
 void PackUInt8(const Row& row) {
   if (row.plane_bytes == 0) {
-    ActiveResizeKernels().merge_row(row.planes, static_cast<int>(row.width), row.out);
+    ActiveResizeKernels().merge_row(row.planes, row.stride, static_cast<int>(row.width), row.out);
     return;
   }
   for (size_t c = 0; c < 3; ++c)
@@ -261,13 +261,13 @@ bool IsPlanFor(const PackPlan& plan, const Recipe& recipe) {
   return true;
 }
 
-void PackRow(const PackPlan& plan, const uint8_t* planes, int row, int height, int width,
+void PackRow(const PackPlan& plan, const PlanarRow& pixels, int row, int height, int width,
              void* out) {
   const size_t row_bytes = static_cast<size_t>(width) * ElementBytes(plan.dtype);
   const bool interleaved = plan.memory_format == MemoryFormat::kChannelsLast;
   const Row job = {.plan = &plan,
-                   .planes = planes,
-                   .stride = PlaneStride(width),
+                   .planes = pixels.planes,
+                   .stride = pixels.stride,
                    .width = static_cast<size_t>(width),
                    .out = static_cast<uint8_t*>(out) +
                           static_cast<size_t>(row) * row_bytes * (interleaved ? 3 : 1),

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "core/augment/recipe.h"
+#include "core/decode/image.h"
 
 namespace headrace {
 
@@ -35,10 +36,9 @@ bool IsPlanFor(const PackPlan& plan, const Recipe& recipe);
 uint16_t Float16Bits(float value);
 uint16_t BFloat16Bits(float value);
 
-// Writes row `row` of an output of height × width: `planes` are width bytes, PlaneStride(width)
-// apart. `out` is the whole sample, aligned to its elements; exactly the row's elements are
-// written.
-void PackRow(const PackPlan& plan, const uint8_t* planes, int row, int height, int width,
+// Writes `pixels` as row `row` of an output of height × width. `out` is the whole sample, aligned to
+// its elements; exactly the row's elements are written.
+void PackRow(const PackPlan& plan, const PlanarRow& pixels, int row, int height, int width,
              void* out);
 
 // To be called behind a sample's last row: PackRow may write past the caches, and such stores would

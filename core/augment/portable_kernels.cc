@@ -62,21 +62,19 @@ void SplitRow(const uint8_t* rgb, int width, uint8_t* planes) {
   }
 }
 
-void MergeRow(const uint8_t* planes, int width, uint8_t* rgb) {
-  const size_t stride = PlaneStride(width);
+void MergeRow(const uint8_t* planes, size_t stride, int width, uint8_t* rgb) {
   for (size_t x = 0; x < static_cast<size_t>(width); ++x) {
     for (size_t c = 0; c < 3; ++c) rgb[3 * x + c] = planes[c * stride + x];
   }
 }
 
-void MirrorRow(const uint8_t* in, int width, uint8_t* out) {
-  const size_t stride = PlaneStride(width);
-  for (size_t c = 0; c < 3; ++c)
-    std::reverse_copy(in + c * stride, in + c * stride + width, out + c * stride);
+void MirrorRow(const uint8_t* in, size_t in_stride, int width, uint8_t* out) {
+  for (size_t c = 0; c < 3; ++c, in += in_stride)
+    std::reverse_copy(in, in + width, out + c * PlaneStride(width));
 }
 
-void SpreadRow(const uint8_t* in, size_t n, int32_t* out) {
-  std::transform(in, in + n, out, Spread);
+void SpreadRow(const uint8_t* in, size_t in_stride, size_t n, int32_t* out) {
+  for (size_t c = 0; c < 3; ++c, in += in_stride, out += n) std::transform(in, in + n, out, Spread);
 }
 
 void ResizeRow(const HorizontalTable& table, const uint8_t* in, size_t in_stride, uint8_t* out) {

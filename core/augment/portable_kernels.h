@@ -10,9 +10,9 @@
 namespace headrace::portable {
 
 void SplitRow(const uint8_t* rgb, int width, uint8_t* planes);
-void MergeRow(const uint8_t* planes, int width, uint8_t* rgb);
-void MirrorRow(const uint8_t* in, int width, uint8_t* out);
-void SpreadRow(const uint8_t* in, size_t n, int32_t* out);
+void MergeRow(const uint8_t* planes, size_t stride, int width, uint8_t* rgb);
+void MirrorRow(const uint8_t* in, size_t in_stride, int width, uint8_t* out);
+void SpreadRow(const uint8_t* in, size_t in_stride, size_t n, int32_t* out);
 void ResizeRow(const HorizontalTable& table, const uint8_t* in, size_t in_stride, uint8_t* out);
 void ResizeRowSpread(const HorizontalTable& table, const uint8_t* in, size_t in_stride,
                      int32_t* out);

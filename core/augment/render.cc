@@ -11,6 +11,7 @@
 #include "core/augment/resize_kernels.h"
 #include "core/augment/step_plan.h"
 #include "core/decode/image_decoder.h"
+#include "core/decode/segment/segment_decoder.h"
 
 namespace headrace {
 namespace {
@@ -33,6 +34,12 @@ void Trim(RgbImage* image) {
   if (image->pixels.size() > kKeptBytes) *image = RgbImage();
 }
 
+// Whether `stage` hands its input's pixels on as they are: a crop inside it, or a resize to its size.
+bool PassesPixels(const Stage& stage) {
+  if (std::holds_alternative<CropStep>(*stage.step)) return !FillsOutside(stage);
+  return std::holds_alternative<ResizeStep>(*stage.step) && !ChangesSize(stage);
+}
+
 // The resize whose rows go straight to the output: no pixels are made or moved between steps behind
 // it. The number of stages when there is none.
 size_t LastResize(const std::vector<Stage>& stages) {
@@ -47,24 +54,61 @@ size_t LastResize(const std::vector<Stage>& stages) {
 
 class SampleRenderer::Impl {
  public:
-  absl::Status Render(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Recipe& recipe,
-                      const Draw& draw, void* out, std::string* warning) {
+  absl::Status Render(const EncodedImage& image, const Recipe& recipe, const Draw& draw, void* out,
+                      std::string* warning) {
     if (!draw.error.empty()) return absl::InvalidArgumentError(draw.error);
     if (!pack_.has_value() || !IsPlanFor(*pack_, recipe)) pack_ = MakePackPlan(recipe);
+    kernels_ = &ActiveResizeKernels();
+    const ImageInfo& info = *image.info;
     Rect source;
     HEADRACE_RETURN_IF_ERROR(PlanSteps(draw.steps, static_cast<int>(info.oriented_height()),
                                        static_cast<int>(info.oriented_width()), &stages_, &source));
-    HEADRACE_RETURN_IF_ERROR(Decode(bytes, info, source, warning));
-    Compute(out);
+    bool done = false;
+    if (image.entries != nullptr) {
+      HEADRACE_ASSIGN_OR_RETURN(done, RenderFromEntries(image, source, out));
+      if (done && warning != nullptr) warning->clear();
+    }
+    if (!done) {
+      HEADRACE_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes,
+                                image.read(0, image.file_bytes));
+      HEADRACE_RETURN_IF_ERROR(
+          decoder_.Decode(bytes, info, StoredRegion(source, info), &image_, warning));
+      Compute(info.orientation, source, out);
+    }
     Trim(&image_);
     Trim(&other_);
     return absl::OkStatus();
   }
 
  private:
-  // From the decoded pixels to the output.
-  void Compute(void* out) {
-    kernels_ = &ActiveResizeKernels();
+  // False: the image's library must decode it.
+  absl::StatusOr<bool> RenderFromEntries(const EncodedImage& image, const Rect& source, void* out) {
+    const ImageInfo& info = *image.info;
+    if (image.frame->width != info.width || image.frame->height != info.height) return false;
+    const Rect stored = StoredRegion(source, info);
+    const absl::StatusOr<ByteRange> range = SegmentDecoder::NeededBytes(*image.entries, stored);
+    if (!range.ok()) return false;
+    HEADRACE_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes,
+                              image.read(range->begin, range->end));
+    if (!segments_.has_value()) segments_.emplace();
+    if (!segments_->Begin(*image.entries, *image.frame, bytes, range->begin, stored).ok())
+      return false;
+    const auto begin = stages_.begin();
+    streamed_ = info.orientation == 1 &&
+                std::all_of(begin, begin + static_cast<ptrdiff_t>(LastResize(stages_)), PassesPixels);
+    if (!streamed_) segments_->ReadRows(&image_);
+    Compute(info.orientation, source, out);
+    streamed_ = false;
+    return segments_->Finish().ok();
+  }
+
+  // From the decoded pixels, `source` of the oriented image, to the output.
+  void Compute(int orientation, const Rect& source, void* out) {
+    if (orientation != 1) {
+      ApplyOrientation(image_, orientation, &other_);
+      std::swap(image_, other_);
+    }
+    held_ = source;
     mirrored_ = upside_down_ = false;
     const size_t last_resize = LastResize(stages_);
     for (size_t i = 0; i < last_resize; ++i) Apply(stages_[i]);
@@ -74,18 +118,6 @@ class SampleRenderer::Impl {
       PackInto(out);
     }
     FinishPacking();
-  }
-
-  absl::Status Decode(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Rect& source,
-                      std::string* warning) {
-    HEADRACE_RETURN_IF_ERROR(
-        decoder_.Decode(bytes, info, StoredRegion(source, info), &image_, warning));
-    if (info.orientation != 1) {
-      ApplyOrientation(image_, info.orientation, &other_);
-      std::swap(image_, other_);
-    }
-    held_ = source;
-    return absl::OkStatus();
   }
 
   // Brings `image_` and `held_` behind the step. Flips only wait: most are at the end, where they
@@ -99,7 +131,7 @@ class SampleRenderer::Impl {
       Flip();
       other_.Resize(stage.window.width, stage.window.height);
       resizer_.Run(MakeResizeJob(stage), image_, held_, [&](int row, const uint8_t* planes) {
-        kernels_->merge_row(planes, stage.window.width, other_.row(row));
+        kernels_->merge_row(planes, PlaneStride(stage.window.width), stage.window.width, other_.row(row));
       });
       std::swap(image_, other_);
     } else if (FillsOutside(stage)) {
@@ -150,25 +182,41 @@ class SampleRenderer::Impl {
       if (std::holds_alternative<VerticalFlipStep>(*stages_[i].step)) upside_down_ = !upside_down_;
     }
     const int height = job.window.height;
-    resizer_.Run(job, image_, held_, [&](int row, const uint8_t* planes) {
-      PackRow(*pack_, planes, upside_down_ ? height - 1 - row : row, height, job.window.width, out);
+    // What is held is what the resize needs, so its rows begin where they must.
+    const auto source = [&](int row) { return HeldRow(row - held_.top); };
+    resizer_.Run(job, source, [&](int row, const uint8_t* planes) {
+      PackRow(*pack_, {planes, PlaneStride(job.window.width)},
+              upside_down_ ? height - 1 - row : row, height, job.window.width, out);
     });
   }
 
   // Nothing is resized last: `image_` is the output, but for flips.
   void PackInto(void* out) {
-    const size_t bytes = 3 * PlaneStride(held_.width) + kRowPadding;
-    if (planes_.size() < bytes) planes_.resize(bytes);
-    if (flipped_planes_.size() < bytes) flipped_planes_.resize(bytes);
+    const size_t stride = PlaneStride(held_.width);
+    if (flipped_planes_.size() < 3 * stride) flipped_planes_.resize(3 * stride);
     for (int row = 0; row < held_.height; ++row) {
-      kernels_->split_row(image_.row(row), held_.width, planes_.data());
-      if (mirrored_) kernels_->mirror_row(planes_.data(), held_.width, flipped_planes_.data());
-      PackRow(*pack_, mirrored_ ? flipped_planes_.data() : planes_.data(),
-              upside_down_ ? held_.height - 1 - row : row, held_.height, held_.width, out);
+      PlanarRow pixels = HeldRow(row);
+      if (mirrored_) {
+        kernels_->mirror_row(pixels.planes, pixels.stride, held_.width, flipped_planes_.data());
+        pixels = {flipped_planes_.data(), stride};
+      }
+      PackRow(*pack_, pixels, upside_down_ ? held_.height - 1 - row : row, held_.height,
+              held_.width, out);
     }
   }
 
+  // Row `row` of what is held: of `image_`, or as it is decoded.
+  PlanarRow HeldRow(int row) {
+    if (streamed_) return segments_->Row(row);
+    const size_t stride = PlaneStride(held_.width);
+    if (planes_.size() < 3 * stride + kRowPadding) planes_.resize(3 * stride + kRowPadding);
+    kernels_->split_row(image_.row(row), held_.width, planes_.data());
+    return {planes_.data(), stride};
+  }
+
   ImageDecoder decoder_;
+  std::optional<SegmentDecoder> segments_;  // made when it is needed: 1.5 MB
+  bool streamed_ = false;                   // rows come from `segments_`, not from `image_`
   Resizer resizer_;
   const ResizeKernels* kernels_ = nullptr;
   std::optional<PackPlan> pack_;
@@ -185,7 +233,13 @@ SampleRenderer::~SampleRenderer() = default;
 absl::Status SampleRenderer::Render(absl::Span<const uint8_t> bytes, const ImageInfo& info,
                                     const Recipe& recipe, const Draw& draw, void* out,
                                     std::string* warning) {
-  return impl_->Render(bytes, info, recipe, draw, out, warning);
+  const auto whole = [&](uint64_t, uint64_t) { return absl::StatusOr<absl::Span<const uint8_t>>(bytes); };
+  return impl_->Render({&info, bytes.size(), whole}, recipe, draw, out, warning);
+}
+
+absl::Status SampleRenderer::Render(const EncodedImage& image, const Recipe& recipe,
+                                    const Draw& draw, void* out, std::string* warning) {
+  return impl_->Render(image, recipe, draw, out, warning);
 }
 
 std::string SimdTarget() { return ActiveResizeKernels().target; }

@@ -5,12 +5,25 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "core/augment/draw.h"
 #include "core/augment/recipe.h"
+#include "core/decode/entry/entry_data.h"
 #include "core/shard/dataset.h"
 
 namespace headrace {
+
+// An image file that is read as far as it is needed.
+struct EncodedImage {
+  const ImageInfo* info;
+  uint64_t file_bytes;
+  // The file's bytes [begin, end), valid until the next call.
+  absl::FunctionRef<absl::StatusOr<absl::Span<const uint8_t>>(uint64_t begin, uint64_t end)> read;
+  // Its entry points and its frame with tables; both null: none.
+  const EntryView* entries = nullptr;
+  const JpegFrame* frame = nullptr;
+};
 
 // One per decoding thread; not thread-safe. Keeps its memory between calls.
 class SampleRenderer {
@@ -24,6 +37,11 @@ class SampleRenderer {
   // decoded, with the reason).
   absl::Status Render(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Recipe& recipe,
                       const Draw& draw, void* out, std::string* warning);
+  // The same pixels; with entry points only the part of the file that the steps need is read and
+  // decoded. Where that part contradicts its entry points, the whole file is read and decoded by its
+  // library. Errors of `read` are handed on.
+  absl::Status Render(const EncodedImage& image, const Recipe& recipe, const Draw& draw, void* out,
+                      std::string* warning);
 
  private:
   class Impl;

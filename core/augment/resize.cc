@@ -41,11 +41,21 @@ Rect ResizeSource(const ResizeJob& job) {
 class Resizer::Impl {
  public:
   void Run(const ResizeJob& job, const RgbImage& pixels, const Rect& held, RowSink sink) {
+    const Rect source = ResizeSource(job);
+    const size_t stride = PlaneStride(source.width);
+    uint8_t* planes = Grown(split_row_, 3 * stride + kRowPadding);
+    const auto split = [&](int row) -> PlanarRow {
+      const ptrdiff_t column = source.left - held.left;
+      ActiveResizeKernels().split_row(pixels.row(row - held.top) + 3 * column, source.width, planes);
+      return {planes, stride};
+    };
+    Run(job, split, sink);
+  }
+
+  void Run(const ResizeJob& job, RowSource source, RowSink sink) {
     kernels_ = &ActiveResizeKernels();
-    pixels_ = &pixels;
-    held_ = held;
     source_ = ResizeSource(job);
-    if (job.interpolation == Interpolation::kNearest) return Nearest(job, sink);
+    if (job.interpolation == Interpolation::kNearest) return Nearest(job, source, sink);
     const bool horizontal = job.in_width != job.out_width;
     const bool vertical = job.in_height != job.out_height;
     const bool vertical_first = vertical && (!horizontal || VerticalFirst(job));
@@ -56,38 +66,28 @@ class Resizer::Impl {
       PrepareRows({job.interpolation, job.in_height, job.out_height, Rows(job.window), false});
       StartRing(vertical_first ? source_.width : job.window.width);
     }
-    const int inner_width =
-        horizontal && (vertical_first || !vertical) ? source_.width : job.window.width;
+    const int inner_width = vertical_first ? source_.width : job.window.width;
     uint8_t* inner = Grown(inner_row_, 3 * PlaneStride(inner_width) + kRowPadding);
     uint8_t* outer = Grown(outer_row_, 3 * PlaneStride(job.window.width) + kRowPadding);
     for (int row = 0; row < job.window.height; ++row) {
+      PlanarRow pixels = {inner, PlaneStride(inner_width)};
       if (vertical) {
-        Blend(row, horizontal && !vertical_first, inner);
+        Blend(row, horizontal && !vertical_first, source, inner);
       } else {
-        Split(source_.top + row, inner);
+        pixels = source(source_.top + row);
       }
-      const uint8_t* finished = inner;
       if (horizontal && (vertical_first || !vertical)) {
-        kernels_->resize_row(table_, inner, PlaneStride(inner_width), outer);
-        finished = outer;
+        kernels_->resize_row(table_, pixels.planes, pixels.stride, outer);
+        pixels.planes = outer;
       } else if (!horizontal && job.mirrored) {
-        kernels_->mirror_row(inner, inner_width, outer);
-        finished = outer;
+        kernels_->mirror_row(pixels.planes, pixels.stride, inner_width, outer);
+        pixels.planes = outer;
       }
-      sink(row, finished);
+      sink(row, pixels.planes);
     }
   }
 
  private:
-  const uint8_t* Pixel(int row, int column) const {
-    return pixels_->row(row - held_.top) + 3 * static_cast<ptrdiff_t>(column - held_.left);
-  }
-
-  // A row of the needed part of the input, as planes.
-  void Split(int row, uint8_t* planes) const {
-    kernels_->split_row(Pixel(row, source_.left), source_.width, planes);
-  }
-
   // Everything that a filter depends on.
   struct AxisKey {
     Interpolation interpolation = Interpolation::kNearest;
@@ -126,17 +126,16 @@ class Resizer::Impl {
 
   // Output row `row` of the vertical pass. `resized`: its input rows go through the horizontal pass
   // first.
-  void Blend(int row, bool resized, uint8_t* planes) {
+  void Blend(int row, bool resized, RowSource source, uint8_t* planes) {
     const size_t i = static_cast<size_t>(row);
     const int begin = row_filter_.start[i];
     const int count = row_filter_.count[i];
     for (next_row_ = std::max(next_row_, begin); next_row_ < begin + count; ++next_row_) {
-      uint8_t* split = Grown(split_row_, 3 * PlaneStride(source_.width) + kRowPadding);
-      Split(next_row_, split);
+      const PlanarRow pixels = source(next_row_);
       if (resized) {
-        kernels_->resize_row_spread(table_, split, PlaneStride(source_.width), RingRow(next_row_));
+        kernels_->resize_row_spread(table_, pixels.planes, pixels.stride, RingRow(next_row_));
       } else {
-        kernels_->spread_row(split, ring_lanes_, RingRow(next_row_));
+        kernels_->spread_row(pixels.planes, pixels.stride, ring_lanes_ / 3, RingRow(next_row_));
       }
     }
     const int32_t* weights = row_filter_.weights.data() + i * static_cast<size_t>(row_filter_.taps);
@@ -150,25 +149,24 @@ class Resizer::Impl {
                          planes);
   }
 
-  void Nearest(const ResizeJob& job, RowSink sink) {
+  void Nearest(const ResizeJob& job, RowSource source, RowSink sink) {
     ComputeNearest(job.in_width, job.out_width, Columns(job.window), &columns_);
     ComputeNearest(job.in_height, job.out_height, Rows(job.window), &rows_);
     if (job.mirrored) std::reverse(columns_.begin(), columns_.end());
     const size_t stride = PlaneStride(job.window.width);
     uint8_t* planes = Grown(outer_row_, 3 * stride + kRowPadding);
     for (size_t row = 0; row < rows_.size(); ++row) {
-      const uint8_t* in = Pixel(rows_[row], held_.left);
-      for (size_t x = 0; x < columns_.size(); ++x) {
-        const uint8_t* pixel = in + 3 * static_cast<ptrdiff_t>(columns_[x] - held_.left);
-        for (size_t c = 0; c < 3; ++c) planes[c * stride + x] = pixel[c];
+      const PlanarRow pixels = source(rows_[row]);
+      for (size_t c = 0; c < 3; ++c) {
+        for (size_t x = 0; x < columns_.size(); ++x)
+          planes[c * stride + x] = pixels.planes[c * pixels.stride + columns_[x] - source_.left];
       }
       sink(static_cast<int>(row), planes);
     }
   }
 
   const ResizeKernels* kernels_ = nullptr;
-  const RgbImage* pixels_ = nullptr;
-  Rect held_, source_;
+  Rect source_;
   AxisKey columns_key_, rows_key_;
   AxisFilter column_filter_, row_filter_;
   HorizontalTable table_;
@@ -183,6 +181,10 @@ class Resizer::Impl {
 
 Resizer::Resizer() : impl_(std::make_unique<Impl>()) {}
 Resizer::~Resizer() = default;
+
+void Resizer::Run(const ResizeJob& job, RowSource source, RowSink sink) {
+  impl_->Run(job, source, sink);
+}
 
 void Resizer::Run(const ResizeJob& job, const RgbImage& pixels, const Rect& held, RowSink sink) {
   impl_->Run(job, pixels, held, sink);

@@ -26,6 +26,10 @@ Rect ResizeSource(const ResizeJob& job);
 // One per decoding thread; not thread-safe. Keeps its memory between calls.
 class Resizer {
  public:
+  // Where rows come from: row `row` of the input, its planes beginning at column
+  // ResizeSource(job).left; valid until the next call. Rows are asked for in ascending order, some
+  // perhaps left out.
+  using RowSource = absl::FunctionRef<PlanarRow(int row)>;
   // Row `row` (0 … window.height − 1) of the window: red, green and blue planes of window.width
   // bytes, PlaneStride(window.width) apart; valid during the call.
   using RowSink = absl::FunctionRef<void(int row, const uint8_t* planes)>;
@@ -33,6 +37,7 @@ class Resizer {
   Resizer();
   ~Resizer();
 
+  void Run(const ResizeJob& job, RowSource source, RowSink sink);
   // `pixels` holds at least the part `held` of the input, which contains ResizeSource(job).
   void Run(const ResizeJob& job, const RgbImage& pixels, const Rect& held, RowSink sink);
 

@@ -304,8 +304,7 @@ void SplitRow(const uint8_t* rgb, int width, uint8_t* planes) {
   while (x < static_cast<size_t>(width)) split(hn::Full128<uint8_t>());
 }
 
-void MergeRow(const uint8_t* planes, int width, uint8_t* rgb) {
-  const size_t stride = PlaneStride(width);
+void MergeRow(const uint8_t* planes, size_t stride, int width, uint8_t* rgb) {
   const hn::Full128<uint8_t> d;
   const size_t n = static_cast<size_t>(width);
   size_t x = 0;
@@ -318,12 +317,12 @@ void MergeRow(const uint8_t* planes, int width, uint8_t* rgb) {
   }
 }
 
-void MirrorRow(const uint8_t* in, int width, uint8_t* out) {
+void MirrorRow(const uint8_t* in, size_t in_stride, int width, uint8_t* out) {
   const hn::Full128<uint8_t> d;
   const size_t stride = PlaneStride(width);
   const size_t n = static_cast<size_t>(width);
   const auto reversed = hn::Sub(hn::Set(d, 15), hn::Iota(d, 0));
-  for (size_t c = 0; c < 3; ++c, in += stride, out += stride) {
+  for (size_t c = 0; c < 3; ++c, in += in_stride, out += stride) {
     size_t x = 0;
     for (; x + 16 <= n; x += 16)
       hn::StoreU(hn::TableLookupBytes(hn::LoadU(d, in + n - 16 - x), reversed), d, out + x);
@@ -331,11 +330,13 @@ void MirrorRow(const uint8_t* in, int width, uint8_t* out) {
   }
 }
 
-void SpreadRow(const uint8_t* HWY_RESTRICT in, size_t n, int32_t* HWY_RESTRICT out) {
+void SpreadRow(const uint8_t* HWY_RESTRICT in, size_t in_stride, size_t n, int32_t* HWY_RESTRICT out) {
   const D32 d32;
-  for (size_t i = 0; i < n; i += kLanes) {
-    const V32 p = hn::PromoteTo(d32, hn::LoadU(D8Of32(), in + i));
-    hn::Store(Spread(hn::Sub(p, hn::Set(d32, 128))), d32, out + i);
+  for (size_t c = 0; c < 3; ++c, in += in_stride, out += n) {
+    for (size_t i = 0; i < n; i += kLanes) {
+      const V32 p = hn::PromoteTo(d32, hn::LoadU(D8Of32(), in + i));
+      hn::Store(Spread(hn::Sub(p, hn::Set(d32, 128))), d32, out + i);
+    }
   }
 }
 

@@ -19,12 +19,12 @@ struct ResizeKernels {
 
   // Interleaved RGB to three planes; reads up to 48 bytes behind the row.
   void (*split_row)(const uint8_t* rgb, int width, uint8_t* planes);
-  // Three planes to interleaved RGB; writes 3 · width bytes.
-  void (*merge_row)(const uint8_t* planes, int width, uint8_t* rgb);
-  // Reverses each plane.
-  void (*mirror_row)(const uint8_t* in, int width, uint8_t* out);
-  // Bytes to spread lanes; n is a multiple of 16.
-  void (*spread_row)(const uint8_t* in, size_t n, int32_t* out);
+  // Three planes, `stride` apart, to interleaved RGB; writes 3 · width bytes.
+  void (*merge_row)(const uint8_t* planes, size_t stride, int width, uint8_t* rgb);
+  // Reverses each plane (stride `in_stride`, 0 for three equal ones).
+  void (*mirror_row)(const uint8_t* in, size_t in_stride, int width, uint8_t* out);
+  // Bytes to spread lanes, n of each plane, a multiple of 16.
+  void (*spread_row)(const uint8_t* in, size_t in_stride, size_t n, int32_t* out);
 
   // Three planes (stride `in_stride`) through the horizontal pass to planes of
   // PlaneStride(table.outputs).

@@ -33,4 +33,12 @@ struct RgbImage {
   static constexpr size_t kPadding = 64;
 };
 
+// One row of pixels as three planes of bytes, red, green and blue, `stride` apart (0: grey, all three are one). Readable
+// up to kRowPadding bytes behind each.
+struct PlanarRow {
+  const uint8_t* planes = nullptr;
+  size_t stride = 0;
+};
+inline constexpr size_t kRowPadding = 64;
+
 }  // namespace headrace

@@ -39,7 +39,7 @@ std::vector<uint8_t> Pack(const Recipe& recipe, const std::vector<uint8_t>& plan
   const size_t bytes = 3 * static_cast<size_t>(width) * element;
   std::vector<uint8_t> memory(kGuard + offset * element + bytes + kGuard, kPoison);
   uint8_t* out = memory.data() + kGuard + offset * element;
-  PackRow(MakePackPlan(recipe), planes.data(), 0, 1, width, out);
+  PackRow(MakePackPlan(recipe), {planes.data(), PlaneStride(width)}, 0, 1, width, out);
   FinishPacking();
   for (const uint8_t* p = memory.data(); p < out; ++p)
     EXPECT_EQ(*p, kPoison) << "written before the row";

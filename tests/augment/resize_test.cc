@@ -143,8 +143,8 @@ TEST(ResizeKernels, WithoutSimdAreTheSame) {
     AlignedVector<int32_t> expected_spread = spread;
     std::vector<uint8_t> merged(3 * static_cast<size_t>(job.in_width)), expected_merged = merged;
     portable::SplitRow(image.pixels.data(), job.in_width, planes.data());
-    portable::MergeRow(planes.data(), job.in_width, expected_merged.data());
-    portable::MirrorRow(planes.data(), job.in_width, expected_mirrored.data());
+    portable::MergeRow(planes.data(), in_stride, job.in_width, expected_merged.data());
+    portable::MirrorRow(planes.data(), in_stride, job.in_width, expected_mirrored.data());
     portable::ResizeRow(table, planes.data(), in_stride, expected_bytes.data());
     portable::ResizeRowSpread(table, planes.data(), in_stride, expected_spread.data());
     const int32_t* rows[] = {expected_spread.data(), expected_spread.data(),
@@ -161,11 +161,11 @@ TEST(ResizeKernels, WithoutSimdAreTheSame) {
           ASSERT_EQ(split[c * in_stride + x], planes[c * in_stride + x]) << target;
         }
       }
-      kernels.merge_row(planes.data(), job.in_width, merged.data());
-      kernels.mirror_row(planes.data(), job.in_width, mirrored.data());
+      kernels.merge_row(planes.data(), in_stride, job.in_width, merged.data());
+      kernels.mirror_row(planes.data(), in_stride, job.in_width, mirrored.data());
       kernels.resize_row(table, planes.data(), in_stride, bytes.data());
       kernels.resize_row_spread(table, planes.data(), in_stride, spread.data());
-      kernels.spread_row(expected_bytes.data(), 3 * out_stride, spread_bytes.data());
+      kernels.spread_row(expected_bytes.data(), out_stride, out_stride, spread_bytes.data());
       kernels.blend_rows(rows, weights, 3, BlendBias(1 << kWeightBits), 3 * out_stride,
                          blended.data());
       ASSERT_EQ(merged, expected_merged) << target;

@@ -114,7 +114,7 @@ absl::StatusOr<json> ResizeRaw(const json& request) {
   RgbImage out;
   out.Resize(job.window.width, job.window.height);
   resizer.Run(job, image, source, [&](int row, const uint8_t* planes) {
-    ActiveResizeKernels().merge_row(planes, job.window.width, out.row(row));
+    ActiveResizeKernels().merge_row(planes, PlaneStride(job.window.width), job.window.width, out.row(row));
   });
   HEADRACE_RETURN_IF_ERROR(
       WriteOutput(request, out.pixels.data(), out.stride() * static_cast<size_t>(out.height)));

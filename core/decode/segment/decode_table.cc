@@ -22,7 +22,8 @@ int Extend(int extra, int size) { return extra < 1 << (size - 1) ? extra - (1 <<
 }  // namespace
 
 void SetUpSegments(const JpegFrame& frame, int interval, EntropyContext* context) {
-  std::fill_n(context->lookup + (size_t{8} << kLookupBits), size_t{1} << kLookupBits, DecodeEntry{0, 1, -1, 0, 0, 0});
+  constexpr uint16_t kIdleTable = 8 << kLookupBits;
+  std::fill_n(context->lookup + kIdleTable, size_t{1} << kLookupBits, DecodeEntry{0, 1, -64, 0, 0, 0});
   const int last = frame.mcus_per_row() % interval;
   for (const auto& [begin, mcus] : {std::pair{0, interval}, std::pair{kShortSegment, last == 0 ? interval : last}}) {
     int position = begin;
@@ -37,15 +38,17 @@ void SetUpSegments(const JpegFrame& frame, int interval, EntropyContext* context
         }
       }
     }
-    for (int k = 0; k < 192; ++k, ++position) {
-      context->table_of[position] = 8 << kLookupBits;
+    for (int k = 0; k < 128; ++k, ++position) {
+      context->table_of[position] = kIdleTable;
       context->place[position] = static_cast<uint16_t>(position - begin);
     }
   }
+  std::fill_n(context->table_of + kIdlePosition, 64, kIdleTable);
+  std::fill_n(context->place + kIdlePosition, 64, static_cast<uint16_t>(kStreamCoefficients - 1));
 }
 
 void BuildDecodeTable(const HuffmanSpec& spec, bool ac, DecodeEntry* lookup, SlowTable* slow) {
-  std::fill_n(lookup, size_t{1} << kLookupBits, DecodeEntry{});
+  std::fill_n(lookup, size_t{1} << kLookupBits, DecodeEntry{kSlowEntry, 0, 0, 0, 0, 0});
   slow->symbols = spec.symbols;
   slow->ac = ac;
   uint32_t code = 0;
@@ -53,8 +56,8 @@ void BuildDecodeTable(const HuffmanSpec& spec, bool ac, DecodeEntry* lookup, Slo
   for (int bits = 1; bits <= 16; ++bits) {
     slow->offset[bits] = index - static_cast<int32_t>(code);
     for (int i = 0; i < spec.counts[bits - 1]; ++i, ++code, ++index) {
-      if (bits > kLookupBits) continue;
       const int room = kLookupBits - bits, size = spec.symbols[index] & 15;
+      if (room < 0 || bits + size > kMaxSymbolBits) continue;
       DecodeEntry entry = EntryOf(spec.symbols[index], bits, ac);
       DecodeEntry* out = lookup + (size_t{code} << room);
       if (size == 0) {
@@ -77,20 +80,33 @@ void BuildDecodeTable(const HuffmanSpec& spec, bool ac, DecodeEntry* lookup, Slo
   }
 }
 
-DecodeEntry SlowSymbol(EntropyContext* context, uint32_t table, uint64_t window) {
-  const SlowTable& slow = context->slow[table >> kLookupBits];
-  const uint32_t head = static_cast<uint32_t>(window >> 48);
-  int bits = 1;
-  while (bits <= 16 && head >= slow.limit[bits]) ++bits;
-  if (bits > 16) {
-    context->undefined_code = true;
-    return {1, 64, -64, 0, 0, 0};  // anything that ends
+void SlowSymbol(EntropyContext* context, int stream) {
+  EntropyContext::Stream& state = context->streams[static_cast<size_t>(stream)];
+  const uint32_t table = context->table_of[state.position];
+  const uint64_t window = WindowAt(context->bytes[0], state.bit);
+  DecodeEntry entry = context->lookup[table + (window >> (64 - kLookupBits))];
+  if (entry.bits == kSlowEntry) {
+    const SlowTable& slow = context->slow[table >> kLookupBits];
+    const uint32_t head = static_cast<uint32_t>(window >> 48);
+    int bits = 1;
+    for (int longer = 1; longer <= 16; ++longer) bits += head >= slow.limit[static_cast<size_t>(longer)];
+    if (bits > 16) {
+      context->undefined_code = true;
+      entry = {1, 64, -64, 0, 0, 0};  // anything that ends
+    } else {
+      const uint8_t symbol = slow.symbols[((head >> (16 - bits)) + slow.offset[bits]) & 255];
+      entry = EntryOf(symbol, bits, slow.ac);
+      const int size = symbol & 15;
+      if (size > 0) entry.value = static_cast<int16_t>(Extend(static_cast<int>(window << bits >> (64 - size)), size));
+    }
+  } else if (entry.extra >> 8 != 0) {
+    const uint64_t extra = window >> (entry.extra & 255) & ((uint64_t{1} << (entry.extra >> 8)) - 1);
+    entry.value = static_cast<int16_t>(static_cast<int64_t>(extra) + entry.value);
   }
-  const uint8_t symbol = slow.symbols[((head >> (16 - bits)) + slow.offset[bits]) & 255];
-  DecodeEntry entry = EntryOf(symbol, bits, slow.ac);
-  const int size = symbol & 15;
-  if (size > 0) entry.value = static_cast<int16_t>(Extend(static_cast<int>(window << bits >> (64 - size)), size));
-  return entry;
+  const uint64_t behind = state.position + entry.advance;
+  context->coefficients[stream][context->place[behind - 1]] = entry.value;
+  state.position = behind & static_cast<uint64_t>(int64_t{entry.mask});
+  state.bit += entry.bits;
 }
 
 }  // namespace headrace

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "core/decode/segment/entropy_context.h"
+#include "core/decode/segment/kernels.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headrace {
@@ -58,102 +59,43 @@ size_t Unstuff(const uint8_t* in, size_t size, uint8_t* out, size_t capacity, si
   return static_cast<size_t>(out - first);
 }
 
-// `number` bits of `window` from bit `lowest` up.
-HWY_INLINE uint64_t ExtractBits(uint64_t window, uint32_t control) {
-#if defined(__x86_64__) && HWY_TARGET <= HWY_AVX2
-  uint64_t result;
-  asm("bextr %2, %1, %0" : "=r"(result) : "r"(window), "r"(uint64_t{control}) : "cc");
-  return result;
+#if HEADRACE_ENTROPY_ASM && HWY_TARGET <= HWY_AVX2
+int DecodeTurns(EntropyContext* context) { return DecodeTurnsX86(context); }
 #else
-  return window >> (control & 255) & ((uint64_t{1} << (control >> 8)) - 1);
-#endif
-}
-
-HWY_INLINE uint64_t WindowAt(const uint8_t* bytes, uint64_t bit) {
-  uint64_t word;
-  std::memcpy(&word, bytes + (bit >> 3), 8);
-  return __builtin_bswap64(word) << (bit & 7);
-}
-
-// One symbol of one stream. After a look-up at most 25 bits of the window are gone, so that two symbols fit into the 57
-// valid ones; a symbol of the slow path reloads it.
-HWY_INLINE void DecodeSymbol(EntropyContext* HWY_RESTRICT context, int16_t* HWY_RESTRICT coefficients, uint64_t& window,
+// One symbol of one stream. False: SlowSymbol must decode it; nothing has changed.
+HWY_INLINE bool DecodeSymbol(EntropyContext* HWY_RESTRICT context, int16_t* HWY_RESTRICT coefficients, uint64_t& window,
                              uint64_t& bit, uint64_t& position) {
-  const uint32_t table = context->table_of[position];
-  const DecodeEntry* entry = &context->lookup[table + (window >> (64 - kLookupBits))];
-  const uint64_t advance = entry->advance;
-  if (HWY_UNLIKELY(advance == 0)) {
-    const DecodeEntry slow = SlowSymbol(context, table, WindowAt(context->bytes[0], bit));
-    const uint64_t behind = position + slow.advance;
-    coefficients[context->place[behind - 1]] = slow.value;
-    position = behind & static_cast<uint64_t>(int64_t{slow.mask});
-    bit += slow.bits;
-    window = WindowAt(context->bytes[0], bit);
-    return;
-  }
-  const uint64_t extra = ExtractBits(window, entry->extra);
-  const uint64_t behind = position + advance;
-  coefficients[context->place[behind - 1]] = static_cast<int16_t>(extra + static_cast<uint64_t>(int64_t{entry->value}));
-  position = behind & static_cast<uint64_t>(int64_t{entry->mask});
-  bit += entry->bits;
-  window <<= entry->bits;
+  const DecodeEntry& entry = context->lookup[context->table_of[position] + (window >> (64 - kLookupBits))];
+  const uint64_t bits = entry.bits;
+  if (HWY_UNLIKELY(bits == kSlowEntry)) return false;
+  const uint64_t extra = window >> (entry.extra & 63) & ((uint64_t{1} << (entry.extra >> 8)) - 1);
+  const uint64_t behind = position + entry.advance;
+  coefficients[context->place[behind - 1]] = static_cast<int16_t>(extra + static_cast<uint64_t>(int64_t{entry.value}));
+  position = behind & static_cast<uint64_t>(int64_t{entry.mask});
+  bit += bits;
+  window <<= bits;
+  return true;
 }
 
-// N streams, two symbols of each in turn: the chain from one symbol to the next takes 15 cycles alone, 6 when four
-// streams share the core. When a stream has no run left, the others go on without it.
-template <int N>
-HWY_NOINLINE void DecodeInterleaved(EntropyContext* HWY_RESTRICT context, StreamSource* source, Stream* streams) {
-  uint64_t bit[N], position[N];
-  for (int i = 0; i < N; ++i) {
-    bit[i] = streams[i].bit;
-    position[i] = streams[i].position;
-  }
+int DecodeTurns(EntropyContext* HWY_RESTRICT context) {
+  std::array<EntropyContext::Stream, kMaxStreams> streams = context->streams;
   for (;;) {
 #pragma GCC unroll 4
-    for (int i = 0; i < N; ++i) {
-      if (HWY_LIKELY(position[i] < streams[i].end)) continue;
-      streams[i].bit = bit[i];
-      streams[i].position = position[i];
-      source->Finish(streams[i]);
-      if (source->Start(&streams[i])) {
-        bit[i] = streams[i].bit;
-        position[i] = streams[i].position;
-        continue;
+    for (int i = 0; i < kMaxStreams; ++i) {
+      EntropyContext::Stream& stream = streams[static_cast<size_t>(i)];
+      uint64_t window = WindowAt(context->bytes[0], stream.bit);
+      bool fast = true;
+      for (int k = 0; k < kSymbolsPerTurn && fast; ++k) {
+        fast = DecodeSymbol(context, context->coefficients[i], window, stream.bit, stream.position);
       }
-      for (int k = 0; k < N; ++k) {
-        if (k == i) continue;
-        streams[k].bit = bit[k];
-        streams[k].position = position[k];
+      if (HWY_UNLIKELY(!fast || stream.position >= stream.end)) {
+        context->streams = streams;
+        return fast ? i : i | kSlowTurn;
       }
-      streams[i] = streams[N - 1];
-      if constexpr (N > 1) DecodeInterleaved<N - 1>(context, source, streams);
-      return;
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < N; ++i) {
-      int16_t* coefficients = context->coefficients[N == kMaxStreams ? i : streams[i].slot];
-      uint64_t window = WindowAt(context->bytes[0], bit[i]);
-      DecodeSymbol(context, coefficients, window, bit[i], position[i]);
-      DecodeSymbol(context, coefficients, window, bit[i], position[i]);
     }
   }
 }
-
-void DecodeStreams(EntropyContext* context, StreamSource* source, int count) {
-  Stream streams[kMaxStreams];
-  int started = 0;
-  for (int i = 0; i < count; ++i) {
-    streams[started].slot = i;
-    if (source->Start(&streams[started])) ++started;
-  }
-  switch (started) {
-    case 1: return DecodeInterleaved<1>(context, source, streams);
-    case 2: return DecodeInterleaved<2>(context, source, streams);
-    case 3: return DecodeInterleaved<3>(context, source, streams);
-    case 4: return DecodeInterleaved<4>(context, source, streams);
-    default: return;
-  }
-}
+#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace headrace

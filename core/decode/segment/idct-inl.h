@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/decode/segment/kernels.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace headrace {
 namespace HWY_NAMESPACE {
@@ -145,9 +147,9 @@ HWY_INLINE void TransposeBlocks(IdctV16* v) {
 
 // Row `row` of as many blocks as a vector has parts.
 template <class D>
-HWY_INLINE hn::Vec<D> LoadRows(D d, int16_t* const* blocks, int row) {
+HWY_INLINE hn::Vec<D> LoadRows(D d, const IdctBlock* blocks, int row) {
   if constexpr (hn::MaxLanes(D()) == 8) {
-    return hn::Load(d, blocks[0] + 8 * row);
+    return hn::Load(d, blocks[0].coefficients + 8 * row);
   } else {
     const hn::Half<D> half;
     constexpr int kHalfBlocks = static_cast<int>(hn::MaxLanes(D()) / 16);
@@ -155,8 +157,8 @@ HWY_INLINE hn::Vec<D> LoadRows(D d, int16_t* const* blocks, int row) {
   }
 }
 
-// kIdctBlocks neighbouring blocks. `count` of them are wanted; the others may point anywhere and are not stored.
-HWY_INLINE void IdctBlocks(int16_t* const* blocks, int count, const uint16_t* quant, uint8_t* out, size_t stride) {
+// kIdctBlocks blocks, of which `count` are stored.
+HWY_INLINE void IdctBlocks(const IdctBlock* blocks, int count, const uint16_t* quant, size_t stride) {
   const IdctD16 d;
   IdctV16 v[8];
   v[0] = LoadRows(d, blocks, 0);
@@ -199,23 +201,23 @@ HWY_INLINE void IdctBlocks(int16_t* const* blocks, int count, const uint16_t* qu
   for (int i = 0; i < 4; ++i) {  // rows[i]: in each part row 2i, then row 2i + 1
     hn::Store(rows[i], d8, buffer);
     for (int b = 0; b < count; ++b) {
-      std::memcpy(out + 2 * i * stride + 8 * b, buffer + 16 * b, 8);
-      std::memcpy(out + (2 * i + 1) * stride + 8 * b, buffer + 16 * b + 8, 8);
+      std::memcpy(blocks[b].out + 2 * i * stride, buffer + 16 * b, 8);
+      std::memcpy(blocks[b].out + (2 * i + 1) * stride, buffer + 16 * b + 8, 8);
     }
   }
   const auto zero = hn::Zero(d);
   for (int b = 0; b < count; ++b) {
-    for (size_t i = 0; i < 64; i += hn::Lanes(d)) hn::StoreU(zero, d, blocks[b] + i);
+    for (size_t i = 0; i < 64; i += hn::Lanes(d)) hn::StoreU(zero, d, blocks[b].coefficients + i);
   }
 }
 
-void Idct(int16_t* const* blocks, int n, const uint16_t* quant, uint8_t* out, size_t stride) {
+void Idct(const IdctBlock* blocks, int n, const uint16_t* quant, size_t stride) {
   int i = 0;
-  for (; i + kIdctBlocks <= n; i += kIdctBlocks) IdctBlocks(blocks + i, kIdctBlocks, quant, out + 8 * i, stride);
+  for (; i + kIdctBlocks <= n; i += kIdctBlocks) IdctBlocks(blocks + i, kIdctBlocks, quant, stride);
   if (i < n) {
-    int16_t* last[kIdctBlocks];
+    IdctBlock last[kIdctBlocks];
     for (int b = 0; b < kIdctBlocks; ++b) last[b] = blocks[std::min(i + b, n - 1)];
-    IdctBlocks(last, n - i, quant, out + 8 * i, stride);
+    IdctBlocks(last, n - i, quant, stride);
   }
 }
 

@@ -1,5 +1,7 @@
 #include "core/decode/segment/kernels.h"
 
+#include "core/decode/segment/entropy_x86.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/decode/segment/kernels.cc"
 #include <hwy/foreach_target.h>
@@ -24,8 +26,8 @@ using namespace portable;  // NOLINT: the same kernels without SIMD
 
 const SegmentKernels* GetSegmentKernels() {
   static const SegmentKernels kKernels = {
-      hwy::TargetName(HWY_TARGET), Unstuff,      DecodeStreams, Idct,      UpsampleH2V1,
-      UpsampleH2V2,                UpsampleH1V2, YccToRgb,      Interleave};
+      hwy::TargetName(HWY_TARGET), Unstuff,      DecodeTurns, Idct,      UpsampleH2V1,
+      UpsampleH2V2,                UpsampleH1V2, YccToRgb,    Interleave};
   return &kKernels;
 }
 

@@ -9,6 +9,15 @@
 
 namespace headrace {
 
+inline constexpr int kSlowTurn = 8;
+
+// Coefficients in natural order, 16-byte aligned, and where their samples go.
+struct IdctBlock {
+  int16_t* coefficients;
+  uint8_t* out;
+};
+inline constexpr int kMaxIdctBlocks = kMaxSegmentBlocks;
+
 struct SegmentKernels {
   const char* target;
 
@@ -16,12 +25,12 @@ struct SegmentKernels {
   // bytes. Returns the bytes written; *consumed: input bytes passed (a marker is not). Writes up to 64 bytes more.
   size_t (*unstuff)(const uint8_t* in, size_t size, uint8_t* out, size_t capacity, size_t* consumed);
 
-  // Decodes all runs of the source, `streams` (1 … kMaxStreams) of them interleaved.
-  void (*decode_streams)(EntropyContext* context, StreamSource* source, int streams);
+  // Decodes three symbols of each stream in turn until one of them has come to its end, or to a symbol that SlowSymbol must
+  // decode: its number | kSlowTurn. The chain from one symbol to the next takes 15 cycles alone; other streams fill them.
+  int (*decode_turns)(EntropyContext* context);
 
-  // libjpeg-turbo's jsimd_idct_islow on n blocks that become neighbours: 8 rows of 8·n samples at `out`. Clears the
-  // blocks. Coefficients and quant in natural order.
-  void (*idct)(int16_t* const* blocks, int n, const uint16_t* quant, uint8_t* out, size_t stride);
+  // libjpeg-turbo's jsimd_idct_islow on n blocks (1 … kMaxIdctBlocks): 8 × 8 samples each at its `out`. Clears them.
+  void (*idct)(const IdctBlock* blocks, int n, const uint16_t* quant, size_t stride);
 
   // Fancy upsampling of one row. in[-1] and in[n] hold copies of the edge samples at an image's edge. Writes 2·n samples
   // (h2…) or n, rounded up to whole vectors; reads as far. `far` is the nearer of the two other rows.

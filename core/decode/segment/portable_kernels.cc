@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/types/span.h"
+
 namespace headrace::portable {
 namespace {
 
@@ -37,13 +39,13 @@ void Transform(const int16_t* in, int step, int16_t* out, int out_step) {
 
 }  // namespace
 
-void Idct(int16_t* const* blocks, int n, const uint16_t* quant, uint8_t* out, size_t stride) {
-  for (int b = 0; b < n; ++b, out += 8) {
+void Idct(const IdctBlock* blocks, int n, const uint16_t* quant, size_t stride) {
+  for (const IdctBlock& block : absl::MakeConstSpan(blocks, static_cast<size_t>(n))) {
     int16_t v[64], w[64];
     bool rest = false;
     for (int i = 0; i < 64; ++i) {
-      v[i] = Wrap(blocks[b][i] * static_cast<int16_t>(quant[i]));
-      rest |= i >= 8 && blocks[b][i] != 0;
+      v[i] = Wrap(block.coefficients[i] * static_cast<int16_t>(quant[i]));
+      rest |= i >= 8 && block.coefficients[i] != 0;
     }
     for (int x = 0; x < 8; ++x) {
       if (rest) {
@@ -54,9 +56,9 @@ void Idct(int16_t* const* blocks, int n, const uint16_t* quant, uint8_t* out, si
     }
     for (int y = 0; y < 8; ++y) {
       Transform<18>(w + 8 * y, 1, v + 8 * y, 1);
-      for (int x = 0; x < 8; ++x) out[static_cast<size_t>(y) * stride + x] = Clamp(v[8 * y + x] + 128);
+      for (int x = 0; x < 8; ++x) block.out[static_cast<size_t>(y) * stride + x] = Clamp(v[8 * y + x] + 128);
     }
-    std::fill_n(blocks[b], 64, int16_t{0});
+    std::fill_n(block.coefficients, 64, int16_t{0});
   }
 }
 

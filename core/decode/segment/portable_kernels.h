@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/decode/segment/kernels.h"
+
 namespace headrace::portable {
 
-void Idct(int16_t* const* blocks, int n, const uint16_t* quant, uint8_t* out, size_t stride);
+void Idct(const IdctBlock* blocks, int n, const uint16_t* quant, size_t stride);
 void UpsampleH2V1(const uint8_t* in, int n, uint8_t* out);
 void UpsampleH2V2(const uint8_t* near, const uint8_t* far, int n, uint8_t* out);
 void UpsampleH1V2(const uint8_t* near, const uint8_t* far, int n, int bias, uint8_t* out);

@@ -1,5 +1,5 @@
 // Decodes regions of JPEGs from their entry points: only the segments that the region touches, several of them interleaved
-// on one core, straight to RGB. Pixels are those of libjpeg-turbo (docs/pixels.md); floors and times in docs/cpu_engine.md.
+// on one core. Pixels are those of libjpeg-turbo (docs/pixels.md); floors and times in docs/cpu_engine.md.
 #pragma once
 
 #include <memory>
@@ -11,24 +11,38 @@
 
 namespace headrace {
 
+struct SegmentKernels;
+
 // A part of an image file.
 struct ByteRange {
   uint64_t begin = 0, end = 0;
 };
 
-// One per decoding thread; not thread-safe. Keeps its memory between calls: 1.5 MB and the planes of the largest region.
+// One per decoding thread; not thread-safe. Keeps its memory between calls: 1.5 MB and some MCU rows of the widest region.
 class SegmentDecoder {
  public:
-  explicit SegmentDecoder(int streams = 4);  // how many segments are decoded in turn, 1 … 4
+  // `streams`: how many segments are decoded in turn, 1 … 4. `kernels`: other inner loops, for benchmarks.
+  explicit SegmentDecoder(int streams = 4, const SegmentKernels* kernels = nullptr);
   ~SegmentDecoder();
 
-  // The bytes of the file that Decode reads for `region` (stored coordinates). DATA_LOSS when the entries contradict
+  // The bytes of the file that decoding `region` (stored coordinates) reads. DATA_LOSS when the entries contradict
   // themselves; UNIMPLEMENTED for sampling factors that do not divide the largest (libjpeg refuses them too).
   static absl::StatusOr<ByteRange> NeededBytes(const EntryView& entries, const Rect& region);
 
-  // `frame`: the entries' frame with its tables (ApplyTables). `bytes`: the file's bytes from `begin` on, at least
-  // NeededBytes. `region`: inside the image. Whatever the bytes and entries say, nothing outside is read or written.
-  // DATA_LOSS when what was decoded contradicts the entries: then libjpeg may know better.
+  // Prepares a region, inside the image. `frame`: the entries' frame with its tables (ApplyTables). `bytes`: the file's
+  // bytes from `begin` on, at least NeededBytes. All of them must live until the last Row.
+  absl::Status Begin(const EntryView& entries, const JpegFrame& frame, absl::Span<const uint8_t> bytes, uint64_t begin,
+                     const Rect& region);
+  // Row `row` of the region, valid until the next call. Rows must be asked for in ascending order; some may be left out or asked for
+  // again. Decodes on as far as it must. When that fails, the row is anything.
+  PlanarRow Row(int row);
+  // All rows, interleaved.
+  void ReadRows(RgbImage* out);
+  // DATA_LOSS when what was decoded contradicts the entries: then libjpeg may know better. Whatever the bytes and entries
+  // say, nothing outside is read or written.
+  absl::Status Finish();
+
+  // The three of them.
   absl::Status Decode(const EntryView& entries, const JpegFrame& frame, absl::Span<const uint8_t> bytes, uint64_t begin,
                       const Rect& region, RgbImage* out);
 

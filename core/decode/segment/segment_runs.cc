@@ -1,0 +1,244 @@
+#include "core/decode/segment/segment_runs.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace headrace {
+
+SegmentRuns::SegmentRuns(int streams, const SegmentKernels& kernels)
+    : streams_(streams), kernels_(kernels), context_(std::make_unique<EntropyContext>()) {}
+
+void SegmentRuns::PrepareTables() {
+  const JpegFrame& frame = *job_.frame;
+  for (int i = 0; i < 8; ++i) {
+    const bool ac = i >= 4;
+    if (!((ac ? frame.ac_mask : frame.dc_mask) >> (i & 3) & 1)) continue;
+    const HuffmanSpec& spec = (ac ? frame.ac : frame.dc)[static_cast<size_t>(i & 3)];
+    if (spec == built_[static_cast<size_t>(i)]) continue;  // most photos share the standard's tables
+    built_[static_cast<size_t>(i)] = spec;
+    BuildDecodeTable(spec, ac, context_->lookup + (size_t{static_cast<uint32_t>(i)} << kLookupBits), &context_->slow[i]);
+  }
+  const int last = frame.mcus_per_row() % interval_;
+  if (built_components_ == frame.components && built_num_components_ == frame.num_components &&
+      built_interval_ == interval_ && built_last_ == last) {
+    return;
+  }
+  SetUpSegments(frame, interval_, context_.get());
+  built_components_ = frame.components;
+  built_num_components_ = frame.num_components;
+  built_interval_ = interval_;
+  built_last_ = last;
+}
+
+void SegmentRuns::Begin(const Job& job) {
+  job_ = job;
+  interval_ = job.entries->interval();
+  blocks_ = job.frame->blocks_per_mcu();
+  PrepareTables();
+  first_segment_ = job.plan->first_mcu / interval_;
+  last_segment_ = job.plan->last_mcu / interval_;
+  next_row_ = complete_ = job.plan->first_row;
+  next_segment_ = first_segment_;
+  pending_.count = 0;
+  has_end_point_ = failed_ = false;
+  context_->undefined_code = false;
+  unfinished_.assign(static_cast<size_t>(job.ring_rows), 0);
+  // A region that was given up half-way leaves coefficients behind.
+  for (int i = 0; i < kMaxStreams; ++i) {
+    if (running_[static_cast<size_t>(i)]) std::memset(context_->coefficients[i], 0, sizeof context_->coefficients[i]);
+    running_[static_cast<size_t>(i)] = false;
+    context_->streams[static_cast<size_t>(i)] = {0, kIdlePosition, UINT64_MAX};
+  }
+}
+
+bool SegmentRuns::Complete(int row, int oldest) {
+  row_limit_ = std::min(oldest + job_.ring_rows, job_.plan->last_row + 1);
+  while (complete_ <= row && !failed_) {
+    bool any = false;
+    for (int i = 0; i < streams_; ++i) {
+      bool& running = running_[static_cast<size_t>(i)];
+      if (!running) running = Start(i);
+      any |= running;
+    }
+    if (failed_ || !any) break;
+    for (bool all_run = true; all_run && complete_ <= row;) {
+      const int event = kernels_.decode_turns(context_.get());
+      const int stream = event & (kSlowTurn - 1);
+      const EntropyContext::Stream& state = context_->streams[static_cast<size_t>(stream)];
+      if (state.position < state.end) {
+        SlowSymbol(context_.get(), stream);
+        if (state.position < state.end) continue;
+      }
+      Finish(stream);
+      running_[static_cast<size_t>(stream)] = all_run = Start(stream);
+    }
+  }
+  failed_ |= complete_ <= row || context_->undefined_code;
+  return !failed_;
+}
+
+// Makes the next segment the pending run. False when there is none now, or when its entry is broken.
+bool SegmentRuns::BeginSegment() {
+  if (next_row_ >= row_limit_ || failed_) return false;
+  const EntryView& entries = *job_.entries;
+  const bool has_begin = next_segment_ > first_segment_ && has_end_point_;
+  if (has_begin) begin_point_ = end_point_;
+  const bool row_ends = next_segment_ + 1 == entries.segments_per_row();
+  const bool scan_ends = row_ends && next_row_ + 1 == entries.mcu_rows();
+  has_end_point_ = !scan_ends;
+  if ((!has_begin && !entries.Point(next_row_, next_segment_, &begin_point_)) ||
+      (has_end_point_ && !entries.Point(next_row_ + row_ends, row_ends ? 0 : next_segment_ + 1, &end_point_))) {
+    failed_ = true;
+    return false;
+  }
+  const uint32_t end = has_end_point_ ? std::min(end_point_.byte + 1, entries.scan_bytes()) : entries.scan_bytes();
+  if (end < begin_point_.byte || begin_point_.byte < job_.first_byte || end > job_.first_byte + job_.scan.size()) {
+    failed_ = true;
+    return false;
+  }
+  if (next_segment_ == first_segment_) {
+    unfinished_[static_cast<size_t>(next_row_ % job_.ring_rows)] = last_segment_ - first_segment_ + 1;
+  }
+  pending_.row = next_row_;
+  pending_.mcu = next_segment_ * interval_;
+  pending_.count = std::min(interval_, job_.frame->mcus_per_row() - pending_.mcu);
+  pending_.dc = begin_point_.dc;
+  pending_byte_ = begin_point_.byte;
+  pending_end_ = end;
+  pending_bit_ = begin_point_.bit;
+  if (++next_segment_ > last_segment_) {
+    next_segment_ = first_segment_;
+    ++next_row_;
+  }
+  return true;
+}
+
+bool SegmentRuns::Start(int stream) {
+  EntropyContext::Stream& state = context_->streams[static_cast<size_t>(stream)];
+  if (pending_.count == 0 && !BeginSegment()) {
+    state = {0, kIdlePosition, UINT64_MAX};
+    return false;
+  }
+  Run& run = runs_[static_cast<size_t>(stream)];
+  run = pending_;
+  const JpegFrame& frame = *job_.frame;
+  const int segment_begin = run.mcu / interval_ * interval_;
+  const int segment_end = std::min(segment_begin + interval_, frame.mcus_per_row());
+  bool at_marker = false;  // a restart marker follows the run
+  if (frame.restart_interval > 0) {
+    const uint64_t index = uint64_t{static_cast<uint32_t>(run.row)} * frame.mcus_per_row() + run.mcu;
+    const uint64_t left = frame.restart_interval - index % frame.restart_interval;
+    at_marker = left <= uint64_t{static_cast<uint32_t>(run.count)};
+    if (at_marker) run.count = static_cast<int>(left);
+  }
+
+  const size_t most = (size_t{static_cast<uint32_t>(run.count * blocks_)} * 64 + kSymbolsPerTurn) * 31 / 8 + 16;
+  uint8_t* bytes = context_->bytes[stream];
+  size_t consumed;
+  const size_t size = kernels_.unstuff(job_.scan.data() + (pending_byte_ - job_.first_byte), pending_end_ - pending_byte_,
+                                       bytes, std::min(most, kMaxStreamBytes - 192), &consumed);
+  std::memset(bytes + size, 0, 64);
+  const uint64_t base = static_cast<uint64_t>(bytes - context_->bytes[0]) * 8;
+  state.bit = base + static_cast<uint64_t>(pending_bit_);
+
+  // Positions: the segment's table says for each which Huffman table and place it has.
+  const bool short_segment = segment_end - segment_begin < interval_;
+  const int begin = (short_segment ? kShortSegment : 0) + (run.mcu - segment_begin) * blocks_ * 64;
+  // What lies behind the region is not decoded; then nothing can be said of the run's end.
+  const int wanted = std::max(std::min(run.count, job_.plan->last_mcu + 1 - run.mcu), 1);
+  state.position = static_cast<uint64_t>(begin);
+  state.end = static_cast<uint64_t>(begin + wanted * blocks_ * 64);
+  const bool to_segment_end = run.mcu + run.count == segment_end;
+  // Inside a segment the last symbols of a turn may belong to the next MCU.
+  SetEnd(wanted == run.count && to_segment_end, base, size, at_marker, &run);
+  pending_.count -= run.count;
+  pending_.mcu += run.count;
+  if (pending_.mcu > job_.plan->last_mcu) pending_.count = 0;
+  const bool last = to_segment_end && !has_end_point_;
+  if (at_marker && !last) {
+    PassMarker(consumed, to_segment_end);
+  } else {
+    failed_ |= pending_byte_ + consumed != pending_end_;
+  }
+  return true;
+}
+
+// Where the run must end: at the next entry's bit, or fewer than 8 bits before a marker or the scan's end.
+void SegmentRuns::SetEnd(bool known, uint64_t base, uint64_t size, bool at_marker, Run* run) {
+  run->min_end_bit = 0;
+  run->max_end_bit = UINT64_MAX;
+  run->checks_dc = false;
+  if (!known) return;
+  failed_ |= size == 0;
+  if (at_marker || !has_end_point_) {
+    run->max_end_bit = base + size * 8;
+    run->min_end_bit = run->max_end_bit - std::min<uint64_t>(7, size * 8);
+  } else {
+    run->min_end_bit = run->max_end_bit = base + size * 8 - 8 + end_point_.bit;
+    run->checks_dc = true;
+    run->end_dc = end_point_.dc;
+  }
+}
+
+// A restart marker follows the run, of which `consumed` bytes were passed; behind it the segment goes on, or the next begins.
+void SegmentRuns::PassMarker(size_t consumed, bool to_segment_end) {
+  const uint64_t index = uint64_t{static_cast<uint32_t>(pending_.row)} * job_.frame->mcus_per_row() + pending_.mcu;
+  const uint8_t expected = static_cast<uint8_t>(0xD0 + (index / job_.frame->restart_interval - 1) % 8);
+  const auto at = [&](uint64_t byte) { return byte < pending_end_ ? job_.scan[byte - job_.first_byte] : uint8_t{0}; };
+  uint64_t marker = pending_byte_ + consumed;
+  while (at(marker) == 0xFF && at(marker + 1) == 0xFF) ++marker;
+  pending_byte_ = std::min(marker + 2, pending_end_);
+  failed_ |= at(marker) != 0xFF || at(marker + 1) != expected || (to_segment_end && pending_byte_ != end_point_.byte);
+  pending_.dc = {};
+  pending_bit_ = 0;
+  if (pending_.count > 0) ++unfinished_[static_cast<size_t>(pending_.row % job_.ring_rows)];
+}
+
+void SegmentRuns::Finish(int stream) {
+  const Run& run = runs_[static_cast<size_t>(stream)];
+  const uint64_t bit = context_->streams[static_cast<size_t>(stream)].bit;
+  failed_ |= bit < run.min_end_bit || bit > run.max_end_bit;
+  int16_t* const first = context_->coefficients[stream] + run.mcu % interval_ * blocks_ * 64;
+  const int mcus = std::min(run.count, static_cast<int>(job_.plan->last_mcu + 1 - run.mcu));
+  const int skipped = std::clamp(job_.plan->first_mcu - run.mcu, 0, mcus);
+  int offset = 0;  // of the component's first block in an MCU
+  for (int c = 0; c < job_.frame->num_components; ++c) {
+    const JpegComponent& component = job_.frame->components[static_cast<size_t>(c)];
+    const int per_mcu = component.h * component.v;
+    int16_t dc = run.dc[static_cast<size_t>(c)];
+    for (int16_t* mcu = first + offset * 64; mcu < first + mcus * blocks_ * 64; mcu += blocks_ * 64) {
+      for (int i = 0; i < per_mcu; ++i) mcu[64 * i] = dc = static_cast<int16_t>(dc + mcu[64 * i]);
+    }
+    failed_ |= run.checks_dc && dc != run.end_dc[static_cast<size_t>(c)];
+    offset += per_mcu;
+  }
+  // Before the region, and behind the run: what the last symbols left there.
+  std::memset(first, 0, static_cast<size_t>(skipped * blocks_) * 64 * sizeof(int16_t));
+  std::memset(first + mcus * blocks_ * 64, 0, 128 * sizeof(int16_t));
+  Transform(run, first, skipped, mcus);
+  --unfinished_[static_cast<size_t>(run.row % job_.ring_rows)];
+  while (complete_ < next_row_ && unfinished_[static_cast<size_t>(complete_ % job_.ring_rows)] == 0) ++complete_;
+}
+
+// The inverse DCT of the run's MCUs [begin, end), all blocks of equal quantisation together.
+void SegmentRuns::Transform(const Run& run, int16_t* first, int begin, int end) {
+  const JpegFrame& frame = *job_.frame;
+  for (int quant = 0; quant < 4; ++quant) {
+    int n = 0, offset = 0;
+    for (int c = 0; c < frame.num_components; ++c) {
+      const JpegComponent& component = frame.components[static_cast<size_t>(c)];
+      const PlaneRing& plane = job_.planes[c];
+      for (int y = 0; y < component.v && component.quant == quant; ++y) {
+        uint8_t* out = plane.row((run.row * component.v + y) * 8) + (run.mcu + begin) * component.h * 8;
+        for (int mcu = begin; mcu < end; ++mcu) {
+          int16_t* block = first + (mcu * blocks_ + offset + y * component.h) * 64;
+          for (int x = 0; x < component.h; ++x, block += 64, out += 8) blocks_of_run_[static_cast<size_t>(n++)] = {block, out};
+        }
+      }
+      offset += component.h * component.v;
+    }
+    if (n > 0) kernels_.idct(blocks_of_run_.data(), n, frame.quant[static_cast<size_t>(quant)].data(), job_.planes[0].stride);
+  }
+}
+
+}  // namespace headrace
