@@ -46,6 +46,12 @@ void BlockReadAhead::ReadBlock(const Dataset& dataset, const EpochOrder& order, 
   if (begin.shard != end.shard || end.offset < begin.offset) return;
   if (IsCached(dataset, begin) && IsCached(dataset, end)) return;
   PrefetchRange(dataset.shard_fd(begin.shard), begin.offset, end.offset + end.length - begin.offset);
+  // Entry data lies in the order of the samples too; in pieces, for the same reason as in PrefetchRange.
+  if (first_.entries_bytes == 0 || last_.entries_bytes == 0) return;
+  const uint64_t entries_end = last_.entries_offset + last_.entries_bytes;
+  for (first_.entries_bytes = 128 << 10; first_.entries_offset < entries_end; first_.entries_offset += 128 << 10) {
+    dataset.PrefetchEntries(first_);
+  }
 }
 
 uint64_t MeanSampleBytes(const Dataset& dataset) {

@@ -56,10 +56,13 @@ void ReadAhead::LookAt(const SessionState& session, uint64_t sample, bool probe,
     if (kind != FieldKind::kImage && kind != FieldKind::kText) continue;
     const ValueLocation& location = row_.values[static_cast<size_t>(field)].location;
     if (probe && !IsCached(dataset, location)) plan->cold_places = kColdPlaces;
+    // All of an image, although its pixels may need less: which part, only its draw and its entry points can say, and the first
+    // time all of it is hashed.
     if (plan->cold_places > 0) {
       PrefetchRange(dataset.shard_fd(location.shard), location.offset, location.length);
     }
   }
+  if (plan->cold_places > 0) dataset.PrefetchEntries(row_);
 }
 
 bool ReadAhead::Advance(const Task& task, Plan* plan) {

@@ -3,14 +3,16 @@
 #include <fcntl.h>
 #include <xxhash.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "core/base/file.h"
 
 namespace headrace {
 namespace {
 
-// A buffer that once held a huge value is given back; ordinary photos stay below this.
-constexpr size_t kKeptBytes = size_t{4} << 20;
+// A buffer that once held more is given back: photos of any size stay below this, scans of maps and slides do not.
+constexpr size_t kKeptBytes = size_t{64} << 20;
 
 // "shard S, sample N, field F".
 std::string Where(const Dataset& dataset, const SampleRow& row, int field) {
@@ -19,11 +21,12 @@ std::string Where(const Dataset& dataset, const SampleRow& row, int field) {
                       dataset.fields()[static_cast<size_t>(field)].name);
 }
 
-absl::Status ReadValue(const Dataset& dataset, const SampleRow& row, int field, uint8_t* out) {
+// `length` bytes of the value from `begin` on.
+absl::Status ReadValue(const Dataset& dataset, const SampleRow& row, int field, uint64_t begin, uint64_t length,
+                       uint8_t* out) {
   const ValueLocation& location = row.values[static_cast<size_t>(field)].location;
-  const std::string path = dataset.shard_path(location.shard);
   absl::Status status =
-      ReadAt(dataset.shard_fd(location.shard), out, location.length, location.offset, path);
+      ReadAt(dataset.shard_fd(location.shard), out, length, location.offset + begin, dataset.shard_path(location.shard));
   if (status.ok()) return status;
   // The row was checked against the file's size when it was opened, so a file that ends early has
   // been cut since.
@@ -41,6 +44,17 @@ absl::Status CheckHash(const Dataset& dataset, const SampleRow& row, int field,
       Where(dataset, row, field), ": the bytes differ from those that were packed (wrong hash)"));
 }
 
+// One bit per sample: it stands for the image, which is nearly all of a sample's bytes. Texts are hashed each time.
+bool IsRemembered(const Dataset& dataset, int field, Verify verify, const VerifiedSamples* verified) {
+  return verify == Verify::kOnce && verified != nullptr &&
+         dataset.fields()[static_cast<size_t>(field)].kind == FieldKind::kImage;
+}
+
+// The value's hash need not be checked.
+bool IsTrusted(const Dataset& dataset, const SampleRow& row, int field, Verify verify, const VerifiedSamples* verified) {
+  return verify == Verify::kNever || (IsRemembered(dataset, field, verify, verified) && verified->Contains(row.sample));
+}
+
 }  // namespace
 
 VerifiedSamples::VerifiedSamples(uint64_t num_samples) : words_((num_samples + 63) / 64) {}
@@ -53,27 +67,36 @@ void VerifiedSamples::Insert(uint64_t sample) {
   words_[sample / 64].fetch_or(uint64_t{1} << (sample % 64), std::memory_order_relaxed);
 }
 
-absl::StatusOr<absl::Span<const uint8_t>> SampleReader::Read(const Dataset& dataset,
-                                                             const SampleRow& row, int field,
-                                                             Verify verify,
-                                                             VerifiedSamples* verified) {
-  const Field& description = dataset.fields()[static_cast<size_t>(field)];
-  const size_t length = row.values[static_cast<size_t>(field)].location.length;
+absl::StatusOr<absl::Span<const uint8_t>> SampleReader::ReadBytes(const Dataset& dataset, const SampleRow& row, int field,
+                                                                  uint64_t begin, uint64_t length) {
   if (buffer_.size() > kKeptBytes && length <= kKeptBytes) {
     buffer_.resize(kKeptBytes);
     buffer_.shrink_to_fit();
   }
   if (buffer_.size() < length) buffer_.resize(length);
-  HEADRACE_RETURN_IF_ERROR(ReadValue(dataset, row, field, buffer_.data()));
-  const absl::Span<const uint8_t> bytes(buffer_.data(), length);
-  // One bit per sample: it stands for the image, which is nearly all of a sample's bytes. Texts are
-  // hashed each time.
-  const bool remember =
-      verify == Verify::kOnce && description.kind == FieldKind::kImage && verified != nullptr;
-  if (verify == Verify::kNever || (remember && verified->Contains(row.sample))) return bytes;
+  HEADRACE_RETURN_IF_ERROR(ReadValue(dataset, row, field, begin, length, buffer_.data()));
+  bytes_read_ += length;
+  return absl::MakeConstSpan(buffer_.data(), length);
+}
+
+absl::StatusOr<absl::Span<const uint8_t>> SampleReader::Read(const Dataset& dataset, const SampleRow& row, int field,
+                                                             Verify verify, VerifiedSamples* verified) {
+  const uint64_t length = row.values[static_cast<size_t>(field)].location.length;
+  HEADRACE_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes, ReadBytes(dataset, row, field, 0, length));
+  if (IsTrusted(dataset, row, field, verify, verified)) return bytes;
   HEADRACE_RETURN_IF_ERROR(CheckHash(dataset, row, field, bytes));
-  if (remember) verified->Insert(row.sample);
+  if (IsRemembered(dataset, field, verify, verified)) verified->Insert(row.sample);
   return bytes;
+}
+
+absl::StatusOr<absl::Span<const uint8_t>> SampleReader::ReadRange(const Dataset& dataset, const SampleRow& row, int field,
+                                                                  uint64_t begin, uint64_t end, Verify verify,
+                                                                  VerifiedSamples* verified) {
+  end = std::min(end, row.values[static_cast<size_t>(field)].location.length);
+  begin = std::min(begin, end);
+  if (IsTrusted(dataset, row, field, verify, verified)) return ReadBytes(dataset, row, field, begin, end - begin);
+  HEADRACE_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes, Read(dataset, row, field, verify, verified));
+  return bytes.subspan(begin, end - begin);
 }
 
 void PrefetchValue(const Dataset& dataset, const ValueLocation& location) {
@@ -97,7 +120,7 @@ absl::StatusOr<std::string> ReadName(const Dataset& dataset, const SampleRow& ro
     return std::string();
   std::string name(row.values[static_cast<size_t>(field)].location.length, '\0');
   auto* bytes = reinterpret_cast<uint8_t*>(name.data());
-  HEADRACE_RETURN_IF_ERROR(ReadValue(dataset, row, field, bytes));
+  HEADRACE_RETURN_IF_ERROR(ReadValue(dataset, row, field, 0, name.size(), bytes));
   HEADRACE_RETURN_IF_ERROR(CheckHash(dataset, row, field, absl::MakeConstSpan(bytes, name.size())));
   return name;
 }

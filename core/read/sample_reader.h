@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -28,12 +29,23 @@ class VerifiedSamples {
 class SampleReader {
  public:
   // The bytes of a kImage or kText value; valid until the next call. DATA_LOSS when the hash differs or the file is
-  // shorter than it was, with "shard S, sample N, field F". The buffer keeps the largest size seen up to 4 MiB.
+  // shorter than it was, with "shard S, sample N, field F". The buffer keeps the largest size seen up to 64 MiB.
   absl::StatusOr<absl::Span<const uint8_t>> Read(const Dataset& dataset, const SampleRow& row, int field,
                                                  Verify verify, VerifiedSamples* verified);
+  // Bytes [begin, end) of it, clipped to the value. Only these are read where the hash need not be checked (any more): the value
+  // otherwise.
+  absl::StatusOr<absl::Span<const uint8_t>> ReadRange(const Dataset& dataset, const SampleRow& row, int field,
+                                                      uint64_t begin, uint64_t end, Verify verify, VerifiedSamples* verified);
+
+  // Bytes read since the last call.
+  uint64_t TakeBytesRead() { return std::exchange(bytes_read_, 0); }
 
  private:
+  absl::StatusOr<absl::Span<const uint8_t>> ReadBytes(const Dataset& dataset, const SampleRow& row, int field, uint64_t begin,
+                                                      uint64_t length);
+
   std::vector<uint8_t> buffer_;
+  uint64_t bytes_read_ = 0;
 };
 
 // Tells the kernel that a value will be read soon (posix_fadvise WILLNEED): starts the disk, does not wait for it.

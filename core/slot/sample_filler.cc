@@ -1,7 +1,6 @@
 #include "core/slot/sample_filler.h"
 
 #include <cstring>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -34,10 +33,9 @@ absl::Status SampleFiller::FillField(const SessionSpec& spec, const BatchLayout&
     default:
       break;
   }
-  HEADRACE_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes,
-                            reader_.Read(*spec.dataset, row_, number, verify, verified));
-  bytes_read_ += bytes.size();
   if (field.dtype == HR_TEXT) {
+    HEADRACE_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes,
+                              reader_.Read(*spec.dataset, row_, number, verify, verified));
     // The room in the slot is batch_size times the longest value that dataset.json declares.
     const uint64_t longest = field.bytes / static_cast<uint64_t>(field.shape[0]) - 4;
     if (bytes.size() > longest) {
@@ -47,9 +45,23 @@ absl::Status SampleFiller::FillField(const SessionSpec& spec, const BatchLayout&
     target.texts->values[i][target.place].assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     return absl::OkStatus();
   }
+  return FillImage(spec, field, number, target, verify, verified);
+}
+
+absl::Status SampleFiller::FillImage(const SessionSpec& spec, const hr_field_layout& field, int number,
+                                     const Target& target, Verify verify, VerifiedSamples* verified) {
   DrawSample(spec.recipe, spec.seed, target.epoch, target.position, static_cast<int>(row_.image.oriented_width()),
              static_cast<int>(row_.image.oriented_height()), &draw_);
-  return renderer_.Render(bytes, row_.image, spec.recipe, draw_,
+  const auto read = [&](uint64_t begin, uint64_t end) {
+    return reader_.ReadRange(*spec.dataset, row_, number, begin, end, verify, verified);
+  };
+  EncodedImage image = {&row_.image, row_.values[static_cast<size_t>(number)].location.length, read};
+  // Damaged entry data is no reason to lose a sample: its library decodes it as well.
+  if (spec.dataset->ReadEntries(row_, &entries_).value_or(false)) {
+    image.entries = &entries_.view();
+    image.frame = &entries_.frame();
+  }
+  return renderer_.Render(image, spec.recipe, draw_,
                           target.slot + field.offset + target.place * SampleBytes(field), &warning_);
 }
 
@@ -61,8 +73,6 @@ absl::Status SampleFiller::Fill(const SessionSpec& spec, const BatchLayout& layo
   }
   return absl::OkStatus();
 }
-
-uint64_t SampleFiller::TakeBytesRead() { return std::exchange(bytes_read_, 0); }
 
 BadSample MakeBadSample(const Dataset& dataset, uint64_t sample, uint32_t place, const absl::Status& status) {
   BadSample bad;

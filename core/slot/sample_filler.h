@@ -28,19 +28,22 @@ class SampleFiller {
   absl::Status Fill(const SessionSpec& spec, const BatchLayout& layout, uint64_t sample, const Target& target,
                     Verify verify, VerifiedSamples* verified);
 
-  // Bytes of values read since the last call.
-  uint64_t TakeBytesRead();
+  // Bytes of values read since the last call. Of an image with entry points only what its pixels need is read, once its hash was
+  // checked (or need not be).
+  uint64_t TakeBytesRead() { return reader_.TakeBytesRead(); }
 
  private:
   absl::Status FillField(const SessionSpec& spec, const BatchLayout& layout, size_t i, const Target& target,
+                         Verify verify, VerifiedSamples* verified);
+  absl::Status FillImage(const SessionSpec& spec, const hr_field_layout& field, int number, const Target& target,
                          Verify verify, VerifiedSamples* verified);
 
   SampleReader reader_;
   SampleRenderer renderer_;
   SampleRow row_;
   Draw draw_;
+  ImageEntries entries_;
   std::string warning_;
-  uint64_t bytes_read_ = 0;
 };
 
 // `status` of Fill as a report that names shard, sample, file and reason. Reads the sample's name.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <random>
@@ -112,6 +113,27 @@ TEST_F(SampleReaderTest, HashesOnceOrEveryTimeAsAsked) {
   Damage(row.values[kImage].location);
   EXPECT_TRUE(reader_.Read(*dataset_, row, kImage, Verify::kOnce, verified_.get()).ok());
   EXPECT_FALSE(reader_.Read(*dataset_, row, kImage, Verify::kEvery, verified_.get()).ok());
+}
+
+TEST_F(SampleReaderTest, ReadsARangeOnlyOfWhatNeedNotBeHashed) {
+  const SampleRow row = Row(3);
+  const uint64_t length = samples_[3].image.size();
+  const auto expect_range = [&](uint64_t begin, uint64_t end, Verify verify, uint64_t bytes_read) {
+    const auto range = reader_.ReadRange(*dataset_, row, kImage, begin, end, verify, verified_.get());
+    ASSERT_TRUE(range.ok()) << range.status();
+    const auto from = samples_[3].image.begin();
+    const auto last = static_cast<ptrdiff_t>(std::min(end, length));
+    EXPECT_TRUE(std::equal(range->begin(), range->end(), from + static_cast<ptrdiff_t>(begin), from + last));
+    EXPECT_EQ(reader_.TakeBytesRead(), bytes_read);
+  };
+  expect_range(10, 50, Verify::kNever, 40);
+  EXPECT_FALSE(verified_->Contains(3)) << "what was not hashed is not known to be right";
+  expect_range(10, 50, Verify::kOnce, length);
+  EXPECT_TRUE(verified_->Contains(3));
+  expect_range(10, 50, Verify::kOnce, 40);
+  expect_range(10, 50, Verify::kEvery, length);
+  expect_range(100, length + 9, Verify::kNever, length - 100);
+  expect_range(0, 0, Verify::kNever, 0);
 }
 
 TEST_F(SampleReaderTest, AnImageThatWasHashedDoesNotVouchForItsName) {
