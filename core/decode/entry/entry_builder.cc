@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/decode/entry/canonical_codes.h"
 
 namespace headrace {
 namespace {
@@ -18,81 +19,57 @@ constexpr size_t kSlackBytes = 10 * 64 * 31 / 8 + 64;
 
 absl::Status Flawed(const std::string& what) { return absl::InvalidArgumentError(what); }
 
-// Canonical decoding of one code of up to 16 bits, for what the look-up tables do not hold.
-struct CodeTable {
-  std::array<uint32_t, 17> limit;  // first code (left-aligned in 16 bits) that is longer than l bits
-  std::array<int32_t, 17> offset;
-  const uint8_t* symbols;
-
-  void Build(const HuffmanSpec& spec) {
-    uint32_t code = 0;
-    int32_t first = 0;
-    for (int bits = 1; bits <= 16; ++bits) {
-      offset[bits] = first - static_cast<int32_t>(code);
-      code += spec.counts[bits - 1];
-      first += spec.counts[bits - 1];
-      limit[bits] = code << (16 - bits);
-      code <<= 1;
-    }
-    symbols = spec.symbols.data();
-  }
-  // Bits of the code at the head of `window`, 0 if there is no such code.
-  int Decode(uint32_t head16, uint8_t* symbol) const {
-    for (int bits = 1; bits <= 16; ++bits) {
-      if (head16 < limit[bits]) {
-        *symbol = symbols[(head16 >> (16 - bits)) + offset[bits]];
-        return bits;
-      }
-    }
-    return 0;
-  }
-};
-
-// What a window of kLookupBits bits of AC codes holds: as many whole symbols, extra bits included, as fit.
-struct AcEntry {
-  uint8_t bits = 0;     // consumed; 0: not even one symbol fits
-  uint8_t advance = 0;  // coefficients passed; an end of block counts one
-  uint8_t ends = 0;     // 1: the last symbol is an end of block
-  uint8_t unused = 0;
-};
+// What a window of kLookupBits bits of AC codes says: as many symbols as its bits determine, extra bits included. The last
+// symbol's extra bits may lie behind the window: their values do not matter here.
+//   bits 0 … 5   bits consumed, at most kLookupBits + 15
+//   bits 8 … 15  coefficients passed, at most 63 | 64 + those, when the last symbol ends the block (and counts as one) |
+//                kLongCode: the first code is longer than the window, or none
+using AcEntry = uint16_t;
+constexpr uint32_t kLongCode = 255;
+constexpr int kMaxAcBits = kLookupBits + 15;
 
 struct AcTable {
   HuffmanSpec spec;
-  CodeTable codes;
+  CanonicalCodes codes;
   std::array<AcEntry, kLookupSize> lookup;
 
   void Build(const HuffmanSpec& new_spec) {
-    if (spec == new_spec) return;  // most photos share the standard's tables
+    if (spec == new_spec) return;
     spec = new_spec;
     codes.Build(spec);
-    std::array<AcEntry, kLookupSize> single = {};
-    uint32_t code = 0;
-    int index = 0;
-    for (int bits = 1; bits <= kLookupBits; ++bits) {
-      for (int i = 0; i < spec.counts[bits - 1]; ++i, ++code, ++index) {
+    struct Symbol {
+      uint8_t code_bits, bits, advance;  // code_bits 0: longer than the window
+    };
+    std::array<Symbol, kLookupSize> first = {};
+    uint32_t at = 0;
+    for (int bits = 1, index = 0; bits <= kLookupBits; ++bits) {
+      for (int i = 0; i < spec.counts[bits - 1]; ++i, ++index) {
         const int size = spec.symbols[index] & 15, run = spec.symbols[index] >> 4;
-        if (bits + size > kLookupBits) continue;
-        const bool ends = size == 0 && run != 15;
-        const AcEntry entry = {static_cast<uint8_t>(bits + size), static_cast<uint8_t>(ends ? 1 : run + 1), ends, 0};
-        std::fill_n(single.begin() + (size_t{code} << (kLookupBits - bits)), size_t{1} << (kLookupBits - bits), entry);
+        const int advance = size == 0 && run != 15 ? 64 + 1 : run + 1;
+        const uint32_t entries = 1u << (kLookupBits - bits);
+        std::fill_n(first.begin() + at, entries,
+                    Symbol{static_cast<uint8_t>(bits), static_cast<uint8_t>(bits + size), static_cast<uint8_t>(advance)});
+        at += entries;
       }
-      code <<= 1;
     }
-    for (size_t window = 0; window < kLookupSize; ++window) {
-      AcEntry sum = single[window];
-      while (sum.bits > 0 && !sum.ends) {
-        const AcEntry& next = single[(window << sum.bits) & (kLookupSize - 1)];
-        if (next.bits == 0 || sum.bits + next.bits > kLookupBits || sum.advance + next.advance > 64) break;
-        sum = {static_cast<uint8_t>(sum.bits + next.bits), static_cast<uint8_t>(sum.advance + next.advance), next.ends, 0};
+    for (uint32_t window = 0; window < kLookupSize; ++window) {
+      uint32_t bits = first[window].bits, advance = bits > 0 ? first[window].advance : kLongCode;
+      while (bits < kLookupBits && advance < 64) {
+        const Symbol next = first[(window << bits) & (kLookupSize - 1)];
+        if (next.code_bits == 0 || bits + next.code_bits > kLookupBits || ((advance + next.advance) & 63) < advance) {
+          break;
+        }
+        bits += next.bits;
+        advance += next.advance;
       }
-      lookup[window] = sum;
+      lookup[window] = static_cast<AcEntry>(bits | advance << 8);
     }
   }
 };
 
 struct DcTable {
   HuffmanSpec spec;
-  CodeTable codes;
+  CanonicalCodes codes;
   std::array<uint16_t, 512> lookup;  // 9 bits → code bits << 8 | size; 0: longer
 
   void Build(const HuffmanSpec& new_spec) {
@@ -100,69 +77,110 @@ struct DcTable {
     spec = new_spec;
     codes.Build(spec);
     lookup.fill(0);
-    uint32_t code = 0;
-    int index = 0;
-    for (int bits = 1; bits <= 9; ++bits) {
-      for (int i = 0; i < spec.counts[bits - 1]; ++i, ++code, ++index) {
-        std::fill_n(lookup.begin() + (size_t{code} << (9 - bits)), size_t{1} << (9 - bits),
-                    static_cast<uint16_t>(bits << 8 | spec.symbols[index]));
+    uint32_t at = 0;
+    for (int bits = 1, index = 0; bits <= 9; ++bits) {
+      for (int i = 0; i < spec.counts[bits - 1]; ++i, ++index) {
+        std::fill_n(lookup.begin() + at, 1u << (9 - bits), static_cast<uint16_t>(bits << 8 | spec.symbols[index]));
+        at += 1u << (9 - bits);
       }
-      code <<= 1;
     }
   }
 };
 
-// 64 bits from bit position `position`, the first 57 of them valid.
-inline uint64_t Window(const uint8_t* bytes, uint64_t position) {
-  uint64_t word;
-  std::memcpy(&word, bytes + (position >> 3), 8);
-  return __builtin_bswap64(word) << (position & 7);
+// The next bits of the data, left-aligned. Refilling does not lengthen the chain from one symbol to the next: the load does
+// not wait for it (F. Giesen, "Reading bits in far too many ways", variant 4).
+class BitReader {
+ public:
+  BitReader(const uint8_t* begin, uint64_t position) : begin_(begin), next_(begin + (position >> 3)) {
+    Refill();
+    Skip(position & 7);
+  }
+
+  // At least 56 bits are there afterwards.
+  void Refill() {
+    uint64_t word;
+    std::memcpy(&word, next_, 8);
+    bits_ |= __builtin_bswap64(word) >> count_;
+    next_ += (63 - count_) >> 3;
+    count_ |= 56;
+  }
+  uint64_t bits() const { return bits_; }
+  void Skip(uint64_t n) {
+    bits_ <<= n & 63;
+    count_ -= n & 63;
+  }
+  uint64_t position() const { return static_cast<uint64_t>(next_ - begin_) * 8 - count_; }
+
+ private:
+  const uint8_t *begin_, *next_;
+  uint64_t bits_ = 0, count_ = 0;
+};
+
+// Passes one symbol of any length. False for an undefined code or a block of more than 64 coefficients.
+[[gnu::noinline]] bool SkipOneSymbol(const AcTable& table, BitReader* reader, uint32_t* k) {
+  reader->Refill();
+  uint8_t symbol;
+  const int bits = table.codes.Decode(static_cast<uint32_t>(reader->bits() >> 48), &symbol);
+  if (bits == 0) return false;
+  const int size = symbol & 15, run = symbol >> 4;
+  reader->Skip(static_cast<uint64_t>(bits + size));
+  if (size == 0 && run != 15) {
+    *k = 64;
+    return true;
+  }
+  *k += static_cast<uint32_t>(run) + 1;
+  return *k <= 64;
 }
 
-// Passes the 63 AC coefficients of a block. Returns the new bit position, or 0 for an undefined code or an overrun.
-inline uint64_t SkipAc(const AcTable& table, const uint8_t* bytes, uint64_t position) {
+// Passes the 63 AC coefficients of a block. False as SkipOneSymbol.
+inline bool SkipAc(const AcTable& table, BitReader* shared) {
+  static_assert(2 * kMaxAcBits <= 56);
+  BitReader reader = *shared;
   uint32_t k = 1;
   for (;;) {
-    uint64_t window = Window(bytes, position);
-    for (int step = 0; step < 5; ++step) {  // 5 × 11 bits of 57
-      const AcEntry entry = table.lookup[window >> (64 - kLookupBits)];
-      if (entry.bits == 0 || k + entry.advance > 64) goto one_symbol;
-      k += entry.advance;
-      position += entry.bits;
-      window <<= entry.bits;
-      if (entry.ends || k == 64) return position;
+    reader.Refill();
+    uint32_t entry = table.lookup[reader.bits() >> (64 - kLookupBits)];
+    if (k + (entry >> 8) < 64) {
+      reader.Skip(entry);
+      k += entry >> 8;
+      entry = table.lookup[reader.bits() >> (64 - kLookupBits)];
+      if (k + (entry >> 8) < 64) {
+        reader.Skip(entry);
+        k += entry >> 8;
+        continue;
+      }
     }
-    continue;
-  one_symbol:
-    uint8_t symbol;
-    const int bits = table.codes.Decode(Window(bytes, position) >> 48, &symbol);
-    if (bits == 0) return 0;
-    const int size = symbol & 15, run = symbol >> 4;
-    position += bits + size;
-    if (size == 0 && run != 15) return position;
-    k += run + 1;
-    if (k > 64) return 0;
-    if (k == 64) return position;
+    // The block ends here, or the entry goes beyond its end, or its code is long.
+    const uint32_t advance = entry >> 8;
+    if (advance == kLongCode || k + (advance & 63) > 64) {
+      if (!SkipOneSymbol(table, &reader, &k)) return false;
+    } else {
+      reader.Skip(entry);
+      k = 64;
+    }
+    if (k < 64) continue;
+    *shared = reader;
+    return true;
   }
 }
 
 // The difference of a DC coefficient; false for an undefined code.
-inline bool ReadDc(const DcTable& table, const uint8_t* bytes, uint64_t* position, int* difference) {
-  const uint64_t window = Window(bytes, *position);
-  int bits = table.lookup[window >> 55] >> 8;
-  int size = table.lookup[window >> 55] & 255;
+inline bool ReadDc(const DcTable& table, BitReader* reader, int* difference) {
+  reader->Refill();
+  const uint16_t entry = table.lookup[reader->bits() >> 55];
+  int bits = entry >> 8, size = entry & 255;
   if (bits == 0) {
     uint8_t symbol;
-    bits = table.codes.Decode(window >> 48, &symbol);
+    bits = table.codes.Decode(static_cast<uint32_t>(reader->bits() >> 48), &symbol);
     if (bits == 0) return false;
     size = symbol;
   }
-  *position += bits + size;
-  *difference = 0;
-  if (size > 0) {
-    const int extra = static_cast<int>((window << bits) >> (64 - size));
-    *difference = extra >= 1 << (size - 1) ? extra : extra - (1 << size) + 1;
-  }
+  // Without a branch: the size changes from block to block.
+  const uint64_t extra = reader->bits() << bits;
+  const int value = static_cast<int>(extra >> 1 >> (63 - size));
+  const int below = -static_cast<int>(~extra >> 63) & ((1 << size) - 1);
+  *difference = value - below;
+  reader->Skip(static_cast<uint64_t>(bits + size));
   return true;
 }
 
@@ -253,32 +271,38 @@ class EntryBuilder::Impl {
 
     const uint8_t* bytes = clean_.data();
     size_t interval_index = 0, stuffed_index = 0;
-    uint64_t position = 0, end = intervals_[0].clean_end * 8, left = per_interval;
+    uint32_t row_begin = 0;
+    uint64_t end = intervals_[0].clean_end * 8, left = per_interval;
+    BitReader reader(bytes, 0);
     std::array<int, 4> dc = {};
     for (int row = 0; row < rows; ++row) {
       for (int mcu = 0; mcu < per_row; ++mcu, --left) {
         if (left == 0) {
-          if (end - position >= 8) return Flawed("bytes are left over before a restart marker");
+          if (end - reader.position() >= 8) return Flawed("bytes are left over before a restart marker");
           const Interval& next = intervals_[++interval_index];
-          position = next.clean_begin * 8;
+          reader = BitReader(bytes, next.clean_begin * 8);
           end = next.clean_end * 8;
           left = per_interval;
           dc = {};
         }
-        if (mcu % interval == 0) AddPoint(position, dc, interval_index, &stuffed_index);
+        if (mcu % interval == 0) {
+          AddPoint(reader.position(), dc, interval_index, &stuffed_index);
+          const uint32_t byte = entries_.points.back().byte;
+          if (mcu == 0) row_begin = byte;
+          if (byte - row_begin > kMaxRowSpan) return Flawed("a row of MCUs that is too long");
+        }
         for (int b = 0; b < num_blocks; ++b) {
           int difference;
-          if (!ReadDc(*blocks[b].dc, bytes, &position, &difference)) return Flawed("an undefined Huffman code");
+          if (!ReadDc(*blocks[b].dc, &reader, &difference)) return Flawed("an undefined Huffman code");
           int& value = dc[blocks[b].component];
           value += difference;
           if (value < -2048 || value > 2047) return Flawed("a DC coefficient out of range");
-          position = SkipAc(*blocks[b].ac, bytes, position);
-          if (position == 0) return Flawed("an undefined Huffman code or a block of more than 64 coefficients");
+          if (!SkipAc(*blocks[b].ac, &reader)) return Flawed("an undefined Huffman code or a block of more than 64 coefficients");
         }
-        if (position > end) return Flawed("the data ends too early");
+        if (reader.position() > end) return Flawed("the data ends too early");
       }
     }
-    if (end - position >= 8) return Flawed("bytes are left over behind the last block");
+    if (end - reader.position() >= 8) return Flawed("bytes are left over behind the last block");
     return absl::OkStatus();
   }
 

@@ -12,7 +12,7 @@
 namespace headrace {
 
 // One per packing thread; not thread-safe. Keeps its memory between calls.
-// Cost: about 0.35 ms for a photo of 110 kB on one core.
+// Cost: about 100 cycles per block, 0.9 million for a photo of 110 kB.
 class EntryBuilder {
  public:
   EntryBuilder();

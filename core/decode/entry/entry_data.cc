@@ -12,6 +12,7 @@ constexpr uint16_t kEntryVersion = 1;
 constexpr size_t kHeaderBytes = 64, kTablesOffsetAt = 48, kBytesAt = 56;
 constexpr int kDcBits = 12;
 constexpr int kByteBits = 25;
+static_assert(kMaxRowSpan == (1u << kByteBits) - 1);
 
 template <typename T>
 T Load(const uint8_t* bytes) {

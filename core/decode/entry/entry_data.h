@@ -22,6 +22,7 @@ struct EntryPoint {
 
 inline constexpr int kDefaultEntryInterval = 8;
 inline constexpr int kMaxEntryInterval = 64;
+inline constexpr uint32_t kMaxRowSpan = (1u << 25) - 1;  // bytes from a row's first entry point to its last
 
 // What the packer computes for one image.
 struct EntryPoints {

@@ -49,12 +49,11 @@ void SetUpSegments(const JpegFrame& frame, int interval, EntropyContext* context
 
 void BuildDecodeTable(const HuffmanSpec& spec, bool ac, DecodeEntry* lookup, SlowTable* slow) {
   std::fill_n(lookup, size_t{1} << kLookupBits, DecodeEntry{kSlowEntry, 0, 0, 0, 0, 0});
-  slow->symbols = spec.symbols;
+  slow->codes.Build(spec);
   slow->ac = ac;
   uint32_t code = 0;
   int32_t index = 0;
   for (int bits = 1; bits <= 16; ++bits) {
-    slow->offset[bits] = index - static_cast<int32_t>(code);
     for (int i = 0; i < spec.counts[bits - 1]; ++i, ++code, ++index) {
       const int room = kLookupBits - bits, size = spec.symbols[index] & 15;
       if (room < 0 || bits + size > kMaxSymbolBits) continue;
@@ -75,7 +74,6 @@ void BuildDecodeTable(const HuffmanSpec& spec, bool ac, DecodeEntry* lookup, Slo
         std::fill_n(out, size_t{1} << (room - 1), entry);
       }
     }
-    slow->limit[bits] = code << (16 - bits);
     code <<= 1;
   }
 }
@@ -87,14 +85,12 @@ void SlowSymbol(EntropyContext* context, int stream) {
   DecodeEntry entry = context->lookup[table + (window >> (64 - kLookupBits))];
   if (entry.bits == kSlowEntry) {
     const SlowTable& slow = context->slow[table >> kLookupBits];
-    const uint32_t head = static_cast<uint32_t>(window >> 48);
-    int bits = 1;
-    for (int longer = 1; longer <= 16; ++longer) bits += head >= slow.limit[static_cast<size_t>(longer)];
-    if (bits > 16) {
+    uint8_t symbol;
+    const int bits = slow.codes.Decode(static_cast<uint32_t>(window >> 48), &symbol);
+    if (bits == 0) {
       context->undefined_code = true;
       entry = {1, 64, -64, 0, 0, 0};  // anything that ends
     } else {
-      const uint8_t symbol = slow.symbols[((head >> (16 - bits)) + slow.offset[bits]) & 255];
       entry = EntryOf(symbol, bits, slow.ac);
       const int size = symbol & 15;
       if (size > 0) entry.value = static_cast<int16_t>(Extend(static_cast<int>(window << bits >> (64 - size)), size));

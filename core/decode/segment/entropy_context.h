@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/decode/entry/canonical_codes.h"
 #include "core/decode/entry/entry_data.h"
 #include "core/decode/entry/jpeg_frame.h"
 
@@ -40,11 +41,9 @@ struct DecodeEntry {
 static_assert(sizeof(DecodeEntry) == 8);
 inline constexpr uint8_t kSlowEntry = 0x80;
 
-// Canonical decoding of codes of any length.
+// For codes of any length.
 struct SlowTable {
-  std::array<uint32_t, 17> limit;  // [bits]: left-aligned in 16 bits, the first code that is longer than `bits`
-  std::array<int32_t, 17> offset;
-  std::array<uint8_t, 256> symbols;
+  CanonicalCodes codes;
   bool ac;
 };
 
