@@ -54,6 +54,8 @@ size_t LastResize(const std::vector<Stage>& stages) {
 
 class SampleRenderer::Impl {
  public:
+  explicit Impl(int streams) : streams_(streams) {}
+
   absl::Status Render(const EncodedImage& image, const Recipe& recipe, const Draw& draw, void* out,
                       std::string* warning) {
     if (!draw.error.empty()) return absl::InvalidArgumentError(draw.error);
@@ -90,7 +92,7 @@ class SampleRenderer::Impl {
     if (!range.ok()) return false;
     HEADRACE_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes,
                               image.read(range->begin, range->end));
-    if (!segments_.has_value()) segments_.emplace();
+    if (!segments_.has_value()) segments_.emplace(streams_);
     if (!segments_->Begin(*image.entries, *image.frame, bytes, range->begin, stored).ok())
       return false;
     const auto begin = stages_.begin();
@@ -214,6 +216,7 @@ class SampleRenderer::Impl {
     return {planes_.data(), stride};
   }
 
+  const int streams_;
   ImageDecoder decoder_;
   std::optional<SegmentDecoder> segments_;  // made when it is needed: 1.5 MB
   bool streamed_ = false;                   // rows come from `segments_`, not from `image_`
@@ -227,7 +230,7 @@ class SampleRenderer::Impl {
   AlignedVector<uint8_t> planes_, flipped_planes_;
 };
 
-SampleRenderer::SampleRenderer() : impl_(std::make_unique<Impl>()) {}
+SampleRenderer::SampleRenderer(int streams) : impl_(std::make_unique<Impl>(streams)) {}
 SampleRenderer::~SampleRenderer() = default;
 
 absl::Status SampleRenderer::Render(absl::Span<const uint8_t> bytes, const ImageInfo& info,

@@ -28,7 +28,8 @@ struct EncodedImage {
 // One per decoding thread; not thread-safe. Keeps its memory between calls.
 class SampleRenderer {
  public:
-  SampleRenderer();
+  // `streams`: SegmentDecoder's, 1 … 4.
+  explicit SampleRenderer(int streams = 4);
   ~SampleRenderer();
 
   // Writes the sample to `out`: height × width × 3 elements of recipe.dtype in recipe.memory_format

@@ -4,20 +4,21 @@
 #include <hwy/targets.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "core/decode/entry/entry_builder.h"
 #include "core/decode/jpeg/jpeg_decoder.h"
-#include "core/decode/probe.h"
+#include "tests/support/indexed_jpeg.h"
 #include "tests/support/jpeg_maker.h"
 
 namespace headrace {
 namespace {
 
 using testing::AllSamplings;
+using testing::IndexedJpeg;
 using testing::JpegOptions;
 using testing::MakeJpeg;
 using testing::Sampling;
@@ -39,42 +40,18 @@ bool HasOneScan(const std::vector<uint8_t>& file) {
   return frame.ok() || frame.status().message() != "several scans";
 }
 
-// An image with its entry data, as a reader has them.
-struct Indexed {
-  std::vector<uint8_t> file;
-  ImageInfo info;
-  std::string encoded;
-  JpegFrame frame;  // with tables, from the encoded forms
-
-  bool Make(std::vector<uint8_t> bytes, int interval) {
-    file = std::move(bytes);
-    info = *ProbeImage(file);
-    const auto parsed = ParseJpegFrame(file);
-    if (!parsed.ok()) return false;
-    EntryBuilder builder;
-    const auto points = builder.Build(file, *parsed, interval);
-    if (!points.ok()) return false;
-    encoded = EncodeEntries(*parsed, *points, 0);
-    frame = View().frame();
-    const std::string tables = EncodeTables(*parsed);
-    return ApplyTables({reinterpret_cast<const uint8_t*>(tables.data()), tables.size()}, &frame).ok();
-  }
-  EntryView View() const {
-    return *EntryView::Parse({reinterpret_cast<const uint8_t*>(encoded.data()), encoded.size()}, file.size());
-  }
-};
-
 // Decodes with exactly the bytes that NeededBytes names.
-absl::Status DecodeSegments(SegmentDecoder* decoder, const Indexed& image, const Rect& region, RgbImage* out) {
+absl::Status DecodeSegments(SegmentDecoder* decoder, const IndexedJpeg& image, const Rect& region, RgbImage* out) {
   const EntryView view = image.View();
   const auto range = SegmentDecoder::NeededBytes(view, region);
   if (!range.ok()) return range.status();
+  const uint64_t end = std::min<uint64_t>(range->end, image.file.size());
   const std::vector<uint8_t> part(image.file.begin() + static_cast<ptrdiff_t>(range->begin),
-                                  image.file.begin() + static_cast<ptrdiff_t>(range->end));
+                                  image.file.begin() + static_cast<ptrdiff_t>(end));
   return decoder->Decode(view, image.frame, part, range->begin, region, out);
 }
 
-void ExpectEqualToLibjpeg(SegmentDecoder* decoder, const Indexed& image, const Rect& region) {
+void ExpectEqualToLibjpeg(SegmentDecoder* decoder, const IndexedJpeg& image, const Rect& region) {
   JpegDecoder libjpeg;
   RgbImage expected, got;
   std::string warning;
@@ -112,7 +89,7 @@ TEST_P(SegmentRegions, EqualLibjpegsOnEveryTarget) {
       options.restart_interval = size % 3 == 0 ? 1 + Below(&random, 12) : 0;
       const std::vector<uint8_t> file = MakeJpeg(options, &random);
       if (!HasOneScan(file)) continue;
-      Indexed image;
+      IndexedJpeg image;
       ASSERT_TRUE(image.Make(file, 8));
       for (int i = 0; i < 3; ++i) ExpectEqualToLibjpeg(&decoder, image, RandomRegion(&random, image.frame));
       ExpectEqualToLibjpeg(&decoder, image, {0, 0, image.frame.height, image.frame.width});
@@ -134,7 +111,7 @@ TEST(SegmentDecoder, GivesTheSamePixelsForEveryIntervalAndNumberOfStreams) {
     const std::vector<uint8_t> file = MakeJpeg(options, &random);
     if (!HasOneScan(file)) continue;
     for (const int interval : {1, 4, 7, 8, 32, kMaxEntryInterval}) {
-      Indexed image;
+      IndexedJpeg image;
       ASSERT_TRUE(image.Make(file, interval));
       for (int streams = 1; streams <= 4; ++streams) {
         SegmentDecoder decoder(streams);
@@ -142,6 +119,43 @@ TEST(SegmentDecoder, GivesTheSamePixelsForEveryIntervalAndNumberOfStreams) {
       }
     }
   }
+}
+
+// Not even one flipped bit makes other pixels of a whole image than libjpeg makes of it: what is damaged is refused, unless
+// libjpeg cannot tell either.
+TEST(SegmentDecoder, DecodesADamagedImageAsLibjpegOrRefusesIt) {
+  std::mt19937 random(31);
+  SegmentDecoder decoder;
+  JpegDecoder libjpeg;
+  int decoded = 0, refused = 0;
+  for (int round = 0; round < 6000; ++round) {
+    JpegOptions options;
+    options.sampling = AllSamplings()[static_cast<size_t>(Below(&random, static_cast<int>(AllSamplings().size())))];
+    options.width = 10 + Below(&random, 100);
+    options.height = 10 + Below(&random, 100);
+    options.quality = 20 + Below(&random, 80);
+    options.restart_interval = round % 3 == 0 ? 1 + Below(&random, 12) : 0;
+    options.ycck = round % 2 == 0 && options.sampling.components() == 4;
+    const std::vector<uint8_t> file = MakeJpeg(options, &random);
+    if (!HasOneScan(file)) continue;
+    IndexedJpeg image;
+    ASSERT_TRUE(image.Make(file, 1 + Below(&random, 9)));
+    const size_t scan = image.frame.scan_offset;
+    uint8_t& byte = image.file[scan + random() % (image.file.size() - scan)];
+    byte = static_cast<uint8_t>(byte ^ 1u << Below(&random, 8));
+    RgbImage expected, got;
+    if (!DecodeSegments(&decoder, image, image.whole(), &got).ok()) {
+      ++refused;
+      continue;
+    }
+    ++decoded;
+    std::string warning;
+    ASSERT_TRUE(libjpeg.Decode(image.file, image.info, image.whole(), &expected, &warning).ok());
+    const size_t bytes = got.stride() * static_cast<size_t>(got.height);
+    ASSERT_EQ(std::memcmp(expected.pixels.data(), got.pixels.data(), bytes), 0) << "round " << round;
+  }
+  EXPECT_GT(decoded, 1000);
+  EXPECT_GT(refused, 1000);
 }
 
 TEST(SegmentDecoder, DamagedBytesAndEntriesTouchNothingOutside) {
@@ -156,7 +170,7 @@ TEST(SegmentDecoder, DamagedBytesAndEntriesTouchNothingOutside) {
     options.restart_interval = round % 4 == 0 ? 3 : 0;
     const std::vector<uint8_t> file = MakeJpeg(options, &random);
     if (!HasOneScan(file)) continue;
-    Indexed image;
+    IndexedJpeg image;
     ASSERT_TRUE(image.Make(file, 1 + Below(&random, 9)));
     const size_t scan = image.frame.scan_offset;
     for (int i = 0; i < 1 + Below(&random, 4); ++i) {
@@ -177,7 +191,7 @@ TEST(SegmentDecoder, DamagedBytesAndEntriesTouchNothingOutside) {
   options.sampling = AllSamplings()[1];
   options.width = 90;
   options.height = 70;
-  Indexed image;
+  IndexedJpeg image;
   ASSERT_TRUE(image.Make(MakeJpeg(options, &random), 8));
   ExpectEqualToLibjpeg(&decoder, image, {0, 0, 70, 90});
 }

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <utility>
+#include <vector>
 
 #include "core/decode/segment/entropy_context.h"
 
@@ -10,8 +10,8 @@ DecodeEntry EntryOf(uint8_t symbol, int code_bits, bool ac) {
   const int size = symbol & 15, run = ac ? symbol >> 4 : 0;
   DecodeEntry entry = {static_cast<uint8_t>(code_bits + size), static_cast<uint8_t>(run + 1), -1, 0, 0, 0};
   if (ac && size == 0 && run != 15) {
-    entry.advance = 64;
-    entry.mask = -64;
+    entry.advance = kBlockPositions;
+    entry.mask = -kBlockPositions;
   }
   return entry;
 }
@@ -22,32 +22,38 @@ int Extend(int extra, int size) { return extra < 1 << (size - 1) ? extra - (1 <<
 }  // namespace
 
 void SetUpSegments(const JpegFrame& frame, int interval, EntropyContext* context) {
-  constexpr uint16_t kIdleTable = 8 << kLookupBits;
-  std::fill_n(context->lookup + kIdleTable, size_t{1} << kLookupBits, DecodeEntry{0, 1, -64, 0, 0, 0});
-  const int last = frame.mcus_per_row() % interval;
-  for (const auto& [begin, mcus] : {std::pair{0, interval}, std::pair{kShortSegment, last == 0 ? interval : last}}) {
-    int position = begin;
-    for (int mcu = 0; mcu < mcus; ++mcu) {
-      for (int c = 0; c < frame.num_components; ++c) {
-        const JpegComponent& component = frame.components[c];
-        for (int block = 0; block < component.h * component.v; ++block) {
-          for (int k = 0; k < 64; ++k, ++position) {
-            context->table_of[position] = static_cast<uint16_t>((k ? 4 + component.ac : component.dc) << kLookupBits);
-            context->place[position] = static_cast<uint16_t>((position - begin - k) + kNaturalOrder[k]);
-          }
-        }
-      }
-    }
-    for (int k = 0; k < 128; ++k, ++position) {
-      context->table_of[position] = kIdleTable;
-      context->place[position] = static_cast<uint16_t>(position - begin);
-    }
+  const auto table = [](int number) { return static_cast<uint16_t>(number << kLookupBits); };
+  constexpr size_t kEntries = size_t{1} << kLookupBits;
+  constexpr auto kNowhere = static_cast<uint16_t>(kStreamCoefficients - 1);
+  std::fill_n(context->lookup + table(kIdleTable), kEntries, DecodeEntry{0, 1, -64, 0, 0, 0});
+  std::fill_n(context->lookup + table(kErrorTable), kEntries, DecodeEntry{kSlowEntry, 0, 0, 0, 0, 0});
+  std::vector<const JpegComponent*> blocks;  // the component of each block of an MCU
+  for (int c = 0; c < frame.num_components; ++c) {
+    const JpegComponent& component = frame.components[static_cast<size_t>(c)];
+    blocks.insert(blocks.end(), static_cast<size_t>(component.h * component.v), &component);
   }
-  std::fill_n(context->table_of + kIdlePosition, 64, kIdleTable);
-  std::fill_n(context->place + kIdlePosition, 64, static_cast<uint16_t>(kStreamCoefficients - 1));
+  const size_t n = static_cast<size_t>(interval) * blocks.size();
+  for (size_t block = 0; block < n; ++block) {
+    uint16_t* const tables = context->table_of + block * kBlockPositions;
+    uint16_t* const places = context->place + block * kBlockPositions;
+    tables[0] = table(kDcTable + blocks[block % blocks.size()]->dc);
+    std::fill_n(tables + 1, 63, table(kAcTable + blocks[block % blocks.size()]->ac));
+    std::fill_n(tables + kBehindBlock, 64, table(kErrorTable));
+    tables[kBehindBlock] =
+        block + 1 < n ? table(kDcTableBehind + blocks[(block + 1) % blocks.size()]->dc) : table(kIdleTable);
+    for (size_t k = 0; k < 64; ++k) places[k] = static_cast<uint16_t>(64 * block + kNaturalOrder[k]);
+    std::fill_n(places + kBehindBlock, 64, kNowhere);
+  }
+  for (const size_t begin : {n * kBlockPositions, size_t{kIdlePosition}}) {
+    std::fill_n(context->table_of + begin, 64, table(kIdleTable));
+    std::fill_n(context->place + begin, 64, kNowhere);
+  }
 }
 
-void BuildDecodeTable(const HuffmanSpec& spec, bool ac, DecodeEntry* lookup, SlowTable* slow) {
+void BuildDecodeTable(const HuffmanSpec& spec, bool ac, int index_of_table, EntropyContext* context) {
+  const int number = (ac ? kAcTable : kDcTable) + index_of_table;
+  DecodeEntry* const lookup = context->lookup + (static_cast<size_t>(number) << kLookupBits);
+  SlowTable* const slow = &context->slow[number];
   std::fill_n(lookup, size_t{1} << kLookupBits, DecodeEntry{kSlowEntry, 0, 0, 0, 0, 0});
   slow->codes.Build(spec);
   slow->ac = ac;
@@ -76,22 +82,34 @@ void BuildDecodeTable(const HuffmanSpec& spec, bool ac, DecodeEntry* lookup, Slo
     }
     code <<= 1;
   }
+  if (ac) return;
+  DecodeEntry* const behind = context->lookup + (static_cast<size_t>(kDcTableBehind + index_of_table) << kLookupBits);
+  std::transform(lookup, lookup + (size_t{1} << kLookupBits), behind, [](DecodeEntry entry) {
+    entry.advance = 1 + kBlockPositions - kBehindBlock;
+    return entry;
+  });
 }
 
 void SlowSymbol(EntropyContext* context, int stream) {
   EntropyContext::Stream& state = context->streams[static_cast<size_t>(stream)];
-  const uint32_t table = context->table_of[state.position];
+  const size_t table = context->table_of[state.position];
   const uint64_t window = WindowAt(context->bytes[0], state.bit);
   DecodeEntry entry = context->lookup[table + (window >> (64 - kLookupBits))];
-  if (entry.bits == kSlowEntry) {
-    const SlowTable& slow = context->slow[table >> kLookupBits];
+  const int number = static_cast<int>(table >> kLookupBits);
+  if (number == kErrorTable) {
+    context->damaged = true;
+    entry = {1, kBlockPositions, -kBlockPositions, 0, 0, 0};  // anything that goes on
+  } else if (entry.bits == kSlowEntry) {
+    const bool behind = number >= kDcTableBehind;
+    const SlowTable& slow = context->slow[behind ? number - kDcTableBehind : number];
     uint8_t symbol;
     const int bits = slow.codes.Decode(static_cast<uint32_t>(window >> 48), &symbol);
     if (bits == 0) {
-      context->undefined_code = true;
-      entry = {1, 64, -64, 0, 0, 0};  // anything that ends
+      context->damaged = true;
+      entry = {1, kBlockPositions, -kBlockPositions, 0, 0, 0};
     } else {
       entry = EntryOf(symbol, bits, slow.ac);
+      if (behind) entry.advance = 1 + kBlockPositions - kBehindBlock;
       const int size = symbol & 15;
       if (size > 0) entry.value = static_cast<int16_t>(Extend(static_cast<int>(window << bits >> (64 - size)), size));
     }
@@ -99,9 +117,9 @@ void SlowSymbol(EntropyContext* context, int stream) {
     const uint64_t extra = window >> (entry.extra & 255) & ((uint64_t{1} << (entry.extra >> 8)) - 1);
     entry.value = static_cast<int16_t>(static_cast<int64_t>(extra) + entry.value);
   }
-  const uint64_t behind = state.position + entry.advance;
-  context->coefficients[stream][context->place[behind - 1]] = entry.value;
-  state.position = behind & static_cast<uint64_t>(int64_t{entry.mask});
+  const uint64_t end = state.position + entry.advance;
+  context->coefficients[stream][context->place[end - 1]] = entry.value;
+  state.position = end & static_cast<uint64_t>(int64_t{entry.mask});
   state.bit += entry.bits;
 }
 

@@ -20,20 +20,22 @@ inline constexpr int kMaxSegmentBlocks = kMaxEntryInterval * 10;
 // Every symbol takes at most 16 + 15 bits and passes at least one coefficient.
 inline constexpr size_t kMaxStreamBytes = (size_t{kMaxSegmentBlocks} * 64 + kSymbolsPerTurn) * 31 / 8 + 256;
 
-// Positions of a segment's coefficients, and of what a last symbol may pass behind them.
-inline constexpr int kSegmentPositions = (kMaxSegmentBlocks + 2) * 64;
-inline constexpr int kShortSegment = kSegmentPositions;
-inline constexpr int kIdlePosition = 2 * kSegmentPositions;  // of a stream that has no run
+// A block takes 128 positions: 0 … 63 its coefficients in zigzag order, 64 the next block's beginning, which a block without an
+// end-of-block code comes to; what a run of zeros reaches behind that is damage.
+inline constexpr int kBlockPositions = 128;
+inline constexpr int kBehindBlock = 64;
+inline constexpr int kSegmentPositions = (kMaxSegmentBlocks + 1) * kBlockPositions;
+inline constexpr int kIdlePosition = kSegmentPositions;  // of a stream that has no run
 
 // Apart by an odd share of 4 KiB, so that the streams' first kilobytes, which are all that most images use, share no cache sets.
 inline constexpr size_t kStreamBytes = (kMaxStreamBytes + 4095) / 4096 * 4096 + 1088;
-inline constexpr size_t kStreamCoefficients = (size_t{kSegmentPositions} * 2 + 4095) / 4096 * 2048 + 1568;
+inline constexpr size_t kStreamCoefficients = (size_t{kMaxSegmentBlocks} * 128 + 4095) / 4096 * 2048 + 1568;
 
 // What kLookupBits bits say: a code, and of its extra bits what fits.
 struct DecodeEntry {
   uint8_t bits;     // code + extra bits; kSlowEntry: SlowSymbol must say
-  uint8_t advance;  // coefficients passed, itself included; 64 for an end of block
-  int8_t mask;      // −1; −64 for an end of block: rounds the position down to the next block
+  uint8_t advance;  // coefficients passed, itself included; 128 for an end of block
+  int8_t mask;      // −1; −128 for an end of block: rounds the position down to the next block
   uint8_t unused;
   uint16_t extra;   // extra bits still to be read: their lowest bit in the 64-bit window | their number << 8
   int16_t value;    // of the coefficient, or what is added to those bits
@@ -47,8 +49,12 @@ struct SlowTable {
   bool ac;
 };
 
-// Both forms of one Huffman table.
-void BuildDecodeTable(const HuffmanSpec& spec, bool ac, DecodeEntry* lookup, SlowTable* slow);
+// Numbers of the look-up tables.
+inline constexpr int kDcTable = 0, kAcTable = 4;  // and three more each
+inline constexpr int kIdleTable = 8;              // takes no bits, stores a zero and stays: behind a segment, for idle streams
+inline constexpr int kDcTableBehind = 9;          // DC read at kBehindBlock of the block before
+inline constexpr int kErrorTable = 13;            // only slow entries
+inline constexpr int kTables = 14;
 
 struct alignas(64) EntropyContext {
   // Per stream. An idle one stands at kIdlePosition and takes no bits.
@@ -58,21 +64,21 @@ struct alignas(64) EntropyContext {
     uint64_t end = 0;       // the position behind the run's last coefficient
   };
   std::array<Stream, kMaxStreams> streams;
-  // Tables 0 … 3: DC, 4 … 7: AC, 8: takes no bits, stores a zero and stays at its block (for what follows a segment's last
-  // coefficient, and for idle streams).
-  DecodeEntry lookup[9 << kLookupBits];
-  // By position in a segment's coefficients (64 per block, zigzag within): where its table begins in `lookup`, and where
-  // the coefficient is stored (natural order within its block). Three parts: full segments, from kShortSegment on the
-  // shorter one at the end of a row, and kIdlePosition.
-  uint16_t table_of[2 * kSegmentPositions + 64];
-  uint16_t place[2 * kSegmentPositions + 64];
+  DecodeEntry lookup[kTables << kLookupBits];
+  // By position in a segment: where its table begins in `lookup`, and where the coefficient is stored (natural order within its
+  // block). A run of n MCUs takes the positions of a segment's last n, so that it always ends where the segment does.
+  uint16_t table_of[kSegmentPositions + 64];
+  uint16_t place[kSegmentPositions + 64];
   uint8_t bytes[kMaxStreams][kStreamBytes];
   alignas(64) int16_t coefficients[kMaxStreams][kStreamCoefficients];
   SlowTable slow[8];
-  bool undefined_code = false;  // seen since it was last cleared
+  bool damaged = false;  // an undefined code or too many coefficients were seen since it was last cleared
 };
 
-// Fills table_of, place and table 8 for an image whose segments have `interval` MCUs.
+// Both forms of one Huffman table, and a DC table's second look-up. `index`: 0 … 3.
+void BuildDecodeTable(const HuffmanSpec& spec, bool ac, int index, EntropyContext* context);
+
+// Fills table_of, place and the fixed tables for images whose segments have `interval` MCUs of `frame`'s components.
 void SetUpSegments(const JpegFrame& frame, int interval, EntropyContext* context);
 
 // 64 bits from `bit` on, of which 57 are valid.

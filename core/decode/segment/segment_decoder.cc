@@ -15,6 +15,17 @@ namespace {
 // decode stops the others; more would leave the caches.
 constexpr int kSegmentsAhead = 8;
 
+// Behind the last row libjpeg looks at the end of the file, so that must be as it was.
+bool TouchesEnd(const JpegFrame& frame, const Rect& region) { return region.top + region.height == frame.height; }
+constexpr uint32_t kEndBytes = 16;  // that are looked at
+
+// EOI, perhaps behind fill bytes.
+bool IsEnd(absl::Span<const uint8_t> bytes) {
+  size_t fill = 0;
+  while (fill < bytes.size() && bytes[fill] == 0xFF) ++fill;
+  return fill > 0 && fill < bytes.size() && bytes[fill] == 0xD9;
+}
+
 }  // namespace
 
 class SegmentDecoder::Impl {
@@ -32,11 +43,18 @@ class SegmentDecoder::Impl {
       bytes.remove_prefix(header);
       begin += header;
     }
+    const uint64_t first_byte = begin - std::min<uint64_t>(begin, frame.scan_offset);
+    if (TouchesEnd(frame, region)) {
+      const uint64_t end = entries.scan_bytes() - std::min<uint64_t>(entries.scan_bytes(), first_byte);
+      if (end > bytes.size() || !IsEnd(bytes.subspan(end, kEndBytes))) {
+        return absl::DataLossError("the image does not end where its entry data says");
+      }
+    }
     PreparePlanes(entries.interval());
     runs_.Begin({.entries = &entries,
                  .frame = &frame,
                  .scan = bytes,
-                 .first_byte = begin - std::min<uint64_t>(begin, frame.scan_offset),
+                 .first_byte = first_byte,
                  .plan = &plan_,
                  .planes = planes_.data(),
                  .ring_rows = ring_rows_});
@@ -200,6 +218,7 @@ absl::StatusOr<ByteRange> SegmentDecoder::NeededBytes(const EntryView& entries, 
       !entries.SegmentEnd(plan.last_row, plan.last_mcu / entries.interval(), &end) || end < first.byte) {
     return absl::DataLossError("entry data: the entries are out of order");
   }
+  if (TouchesEnd(entries.frame(), region)) end = entries.scan_bytes() + kEndBytes;
   return ByteRange{uint64_t{entries.frame().scan_offset} + first.byte, uint64_t{entries.frame().scan_offset} + end};
 }
 

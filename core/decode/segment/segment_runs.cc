@@ -16,18 +16,16 @@ void SegmentRuns::PrepareTables() {
     const HuffmanSpec& spec = (ac ? frame.ac : frame.dc)[static_cast<size_t>(i & 3)];
     if (spec == built_[static_cast<size_t>(i)]) continue;  // most photos share the standard's tables
     built_[static_cast<size_t>(i)] = spec;
-    BuildDecodeTable(spec, ac, context_->lookup + (size_t{static_cast<uint32_t>(i)} << kLookupBits), &context_->slow[i]);
+    BuildDecodeTable(spec, ac, i & 3, context_.get());
   }
-  const int last = frame.mcus_per_row() % interval_;
   if (built_components_ == frame.components && built_num_components_ == frame.num_components &&
-      built_interval_ == interval_ && built_last_ == last) {
+      built_interval_ == interval_) {
     return;
   }
   SetUpSegments(frame, interval_, context_.get());
   built_components_ = frame.components;
   built_num_components_ = frame.num_components;
   built_interval_ = interval_;
-  built_last_ = last;
 }
 
 void SegmentRuns::Begin(const Job& job) {
@@ -41,7 +39,7 @@ void SegmentRuns::Begin(const Job& job) {
   next_segment_ = first_segment_;
   pending_.count = 0;
   has_end_point_ = failed_ = false;
-  context_->undefined_code = false;
+  context_->damaged = false;
   unfinished_.assign(static_cast<size_t>(job.ring_rows), 0);
   // A region that was given up half-way leaves coefficients behind.
   for (int i = 0; i < kMaxStreams; ++i) {
@@ -73,7 +71,7 @@ bool SegmentRuns::Complete(int row, int oldest) {
       running_[static_cast<size_t>(stream)] = all_run = Start(stream);
     }
   }
-  failed_ |= complete_ <= row || context_->undefined_code;
+  failed_ |= complete_ <= row || context_->damaged;
   return !failed_;
 }
 
@@ -122,8 +120,7 @@ bool SegmentRuns::Start(int stream) {
   Run& run = runs_[static_cast<size_t>(stream)];
   run = pending_;
   const JpegFrame& frame = *job_.frame;
-  const int segment_begin = run.mcu / interval_ * interval_;
-  const int segment_end = std::min(segment_begin + interval_, frame.mcus_per_row());
+  const int segment_end = std::min((run.mcu / interval_ + 1) * interval_, frame.mcus_per_row());
   bool at_marker = false;  // a restart marker follows the run
   if (frame.restart_interval > 0) {
     const uint64_t index = uint64_t{static_cast<uint32_t>(run.row)} * frame.mcus_per_row() + run.mcu;
@@ -141,16 +138,12 @@ bool SegmentRuns::Start(int stream) {
   const uint64_t base = static_cast<uint64_t>(bytes - context_->bytes[0]) * 8;
   state.bit = base + static_cast<uint64_t>(pending_bit_);
 
-  // Positions: the segment's table says for each which Huffman table and place it has.
-  const bool short_segment = segment_end - segment_begin < interval_;
-  const int begin = (short_segment ? kShortSegment : 0) + (run.mcu - segment_begin) * blocks_ * 64;
   // What lies behind the region is not decoded; then nothing can be said of the run's end.
-  const int wanted = std::max(std::min(run.count, job_.plan->last_mcu + 1 - run.mcu), 1);
-  state.position = static_cast<uint64_t>(begin);
-  state.end = static_cast<uint64_t>(begin + wanted * blocks_ * 64);
+  run.decoded = std::max(std::min(run.count, job_.plan->last_mcu + 1 - run.mcu), 1);
+  state.position = static_cast<uint64_t>((interval_ - run.decoded) * blocks_ * kBlockPositions);
+  state.end = static_cast<uint64_t>(interval_ * blocks_ * kBlockPositions - kBlockPositions + kBehindBlock);
+  SetEnd(base, size, at_marker, &run);
   const bool to_segment_end = run.mcu + run.count == segment_end;
-  // Inside a segment the last symbols of a turn may belong to the next MCU.
-  SetEnd(wanted == run.count && to_segment_end, base, size, at_marker, &run);
   pending_.count -= run.count;
   pending_.mcu += run.count;
   if (pending_.mcu > job_.plan->last_mcu) pending_.count = 0;
@@ -164,11 +157,11 @@ bool SegmentRuns::Start(int stream) {
 }
 
 // Where the run must end: at the next entry's bit, or fewer than 8 bits before a marker or the scan's end.
-void SegmentRuns::SetEnd(bool known, uint64_t base, uint64_t size, bool at_marker, Run* run) {
+void SegmentRuns::SetEnd(uint64_t base, uint64_t size, bool at_marker, Run* run) {
   run->min_end_bit = 0;
   run->max_end_bit = UINT64_MAX;
   run->checks_dc = false;
-  if (!known) return;
+  if (run->decoded < run->count) return;
   failed_ |= size == 0;
   if (at_marker || !has_end_point_) {
     run->max_end_bit = base + size * 8;
@@ -196,10 +189,10 @@ void SegmentRuns::PassMarker(size_t consumed, bool to_segment_end) {
 
 void SegmentRuns::Finish(int stream) {
   const Run& run = runs_[static_cast<size_t>(stream)];
-  const uint64_t bit = context_->streams[static_cast<size_t>(stream)].bit;
-  failed_ |= bit < run.min_end_bit || bit > run.max_end_bit;
-  int16_t* const first = context_->coefficients[stream] + run.mcu % interval_ * blocks_ * 64;
-  const int mcus = std::min(run.count, static_cast<int>(job_.plan->last_mcu + 1 - run.mcu));
+  const EntropyContext::Stream& state = context_->streams[static_cast<size_t>(stream)];
+  failed_ |= state.bit < run.min_end_bit || state.bit > run.max_end_bit || state.position % kBehindBlock != 0;
+  const int mcus = run.decoded;
+  int16_t* const first = context_->coefficients[stream] + (interval_ - mcus) * blocks_ * 64;
   const int skipped = std::clamp(job_.plan->first_mcu - run.mcu, 0, mcus);
   int offset = 0;  // of the component's first block in an MCU
   for (int c = 0; c < job_.frame->num_components; ++c) {
@@ -212,9 +205,7 @@ void SegmentRuns::Finish(int stream) {
     failed_ |= run.checks_dc && dc != run.end_dc[static_cast<size_t>(c)];
     offset += per_mcu;
   }
-  // Before the region, and behind the run: what the last symbols left there.
   std::memset(first, 0, static_cast<size_t>(skipped * blocks_) * 64 * sizeof(int16_t));
-  std::memset(first + mcus * blocks_ * 64, 0, 128 * sizeof(int16_t));
   Transform(run, first, skipped, mcus);
   --unfinished_[static_cast<size_t>(run.row % job_.ring_rows)];
   while (complete_ < next_row_ && unfinished_[static_cast<size_t>(complete_ % job_.ring_rows)] == 0) ++complete_;

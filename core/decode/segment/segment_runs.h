@@ -47,7 +47,7 @@ class SegmentRuns {
 
  private:
   struct Run {  // consecutive MCUs of one row that one stream decodes
-    int row = 0, mcu = 0, count = 0;
+    int row = 0, mcu = 0, count = 0, decoded = 0;  // those of `count` that the region needs
     std::array<int16_t, 4> dc = {};
     uint64_t min_end_bit = 0, max_end_bit = 0;  // where it must end
     bool checks_dc = false;
@@ -57,7 +57,7 @@ class SegmentRuns {
   void PrepareTables();
   bool BeginSegment();
   bool Start(int stream);
-  void SetEnd(bool known, uint64_t base, uint64_t size, bool at_marker, Run* run);
+  void SetEnd(uint64_t base, uint64_t size, bool at_marker, Run* run);
   void PassMarker(size_t consumed, bool to_segment_end);
   void Finish(int stream);
   void Transform(const Run& run, int16_t* first, int begin, int end);
@@ -86,7 +86,7 @@ class SegmentRuns {
   // What the tables were made for.
   std::array<HuffmanSpec, 8> built_;
   std::array<JpegComponent, 4> built_components_;
-  int built_interval_ = 0, built_last_ = -1, built_num_components_ = 0;
+  int built_interval_ = 0, built_num_components_ = 0;
 };
 
 }  // namespace headrace
