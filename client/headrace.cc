@@ -17,6 +17,7 @@
 using headrace::client::Control;
 using headrace::client::Deadline;
 using headrace::client::Error;
+using headrace::client::Ring;
 using headrace::client::Session;
 using headrace::client::Status;
 
@@ -177,6 +178,19 @@ int hr_session_wait(hr_session* session, int timeout_ms) {
   if (timeout_ms < 0) return Invalid("a negative time");
   if (!IsOurs(session->session)) return ForeignProcess();
   return Return(session->session.Next(nullptr, Deadline::AfterMs(timeout_ms)));
+}
+
+void hr_session_lease_all(hr_session* session) { session->session.LeaseAll(); }
+
+hr_ring* hr_session_hold_ring(hr_session* session) {
+  return IsOurs(session->session) ? reinterpret_cast<hr_ring*>(session->session.HoldRing()) : nullptr;
+}
+
+void hr_ring_release(hr_ring* ring) {
+  auto* held = reinterpret_cast<Ring*>(ring);
+  if (held == nullptr || !headrace::client::IsCurrentProcess(held->process())) return;
+  held->Unhold();
+  headrace::client::ReapRetired();
 }
 
 int hr_session_seek(hr_session* session, uint64_t epoch, uint64_t position, int timeout_ms) {

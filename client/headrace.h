@@ -143,6 +143,16 @@ HR_API int hr_session_next(hr_session* session, hr_batch* batch, int timeout_ms)
  * batch is ready; errors as hr_session_next, HR_BAD_SAMPLE included, after which the cursor is behind the bad batch. */
 HR_API int hr_session_try_next(hr_session* session, hr_batch* batch, uint32_t max_fields);
 HR_API int hr_session_wait(hr_session* session, int timeout_ms);
+/* For a caller that copies batches onward, into a GPU's memory, and deletes each batch's tensors as soon as its copy is done,
+ * whatever becomes of the copy. From now on all fields, small ones too, are views of their slot, and every slot may be leased. */
+HR_API void hr_session_lease_all(hr_session* session);
+/* Such a caller registers slots with a GPU's driver, which must be undone before they are unmapped. Holds the ring of the
+ * newest batch: it stays mapped, beyond a reconnection and the session's end, until it was released as often as it was
+ * held. The same ring is the same pointer. */
+typedef struct hr_ring hr_ring;
+HR_API hr_ring* hr_session_hold_ring(hr_session* session);
+/* May unmap, so not to be called by deleters. Does nothing in a forked child. */
+HR_API void hr_ring_release(hr_ring* ring);
 /* Goes on at another cursor. Batches handed out stay valid. HR_OUT_OF_RANGE or HR_INVALID_ARGUMENT:
  * the daemon refused, the session goes on where it was; after any other error it goes on at the new
  * cursor. */

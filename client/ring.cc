@@ -108,13 +108,13 @@ std::string Ring::ReadReport(uint32_t slot) const {
 
 Status Ring::HandOut(uint32_t slot, uint32_t ticket, uint32_t length, uint32_t max_fields, hr_batch* batch) {
   const uint32_t num_fields = std::min(max_fields, answer_.num_fields);
-  const bool copy_all = length == 0 || MustCopy();
+  const bool copy_all = length == 0 || (MustCopy() && !lease_all_);
   Slot& state = slots_[slot];
   uint32_t num_views = 0;
   for (uint32_t i = 0; i < num_fields; ++i) {
     const hr_field_layout& field = answer_.fields[i];
     uint8_t* from = data(slot) + field.offset;
-    if (!copy_all && field.bytes >= HR_SMALL_FIELD_BYTES) {
+    if (!copy_all && (lease_all_ || field.bytes >= HR_SMALL_FIELD_BYTES)) {
       MakeView(field, length, from, process_, &state.living, &state.views[i]);
       batch->fields[i] = &state.views[i].managed;
       ++num_views;
@@ -198,7 +198,7 @@ uint32_t Ring::CountReady(uint32_t from_ticket) const {
 }
 
 void Retire(std::unique_ptr<Ring> ring) {
-  if (ring == nullptr || !ring->HasLivingTensors()) return;
+  if (ring == nullptr || !ring->IsInUse()) return;
   const ForksHeldOff held;
   if (g_retired == nullptr) g_retired = new std::vector<std::unique_ptr<Ring>>;
   g_retired->push_back(std::move(ring));
@@ -212,7 +212,7 @@ void ReapRetired() {
   for (auto& ring : *g_retired) {
     if (ring->process() != CurrentProcess()) {
       (void)ring.release();  // the parent's: a forked child leaves its batches as they are
-    } else if (!ring->HasLivingTensors()) {
+    } else if (!ring->IsInUse()) {
       done.push_back(std::move(ring));
     }
   }

@@ -43,6 +43,8 @@ class Ring {
   // Fills the batch's first `max_fields` fields, num_fields, length and leased from `slot`, and leases the slot or gives it
   // back at once. RESOURCE_EXHAUSTED when there is no memory for copies: the slot is untouched.
   Status HandOut(uint32_t slot, uint32_t ticket, uint32_t length, uint32_t max_fields, hr_batch* batch);
+  // From now on HandOut makes views of all fields and leases the last slot too.
+  void LeaseAll() { lease_all_ = true; }
   void Release(uint32_t slot, uint32_t ticket);
 
   // Gives back the slots whose tensors are all gone.
@@ -59,7 +61,10 @@ class Ring {
   // Looks at every slot. Also right on other threads.
   uint32_t CountLeased() const;
   uint32_t CountReady(uint32_t from_ticket) const;
-  bool HasLivingTensors() const { return CountLeased() > 0; }
+  // Whether it must stay mapped: it has living tensors or is held.
+  bool IsInUse() const { return CountLeased() > 0 || holds_.load(std::memory_order_acquire) > 0; }
+  void Hold() { holds_.fetch_add(1, std::memory_order_relaxed); }
+  void Unhold() { holds_.fetch_sub(1, std::memory_order_acq_rel); }
   uint64_t process() const { return process_; }
 
  private:
@@ -80,13 +85,14 @@ class Ring {
   hr_control* control_ = nullptr;
   std::unique_ptr<Slot[]> slots_;
   uint32_t expected_slot_ = 0;
-  bool given_back_ = false;
+  bool given_back_ = false, lease_all_ = false;
+  std::atomic<uint32_t> holds_{0};
 };
 
-// Keeps a ring until its last tensor is gone. It is unmapped here or in a later ReapRetired, never
-// in a deleter.
+// Keeps a ring while it is in use. It is unmapped here or in a later ReapRetired, never in a
+// deleter.
 void Retire(std::unique_ptr<Ring> ring);
-// Unmaps retired rings without living tensors. One load when there are none.
+// Unmaps retired rings that are not in use. One load when there are none.
 void ReapRetired();
 
 }  // namespace headrace::client

@@ -109,7 +109,10 @@ bool Session::TryNext(uint32_t max_fields, hr_batch* batch, Status* status) {
   if (ring_ == nullptr || wanted_ >= kLastTicket) return false;
   ring_->ReleaseDropped();
   uint32_t slot = 0;
-  if (ring_->Find(wanted_, &slot) != Ring::Found::kReady) return false;
+  if (ring_->Find(wanted_, &slot) != Ring::Found::kReady) {
+    ring_->WakeDaemon(connection_.get());  // the caller may have other things to do than to wait
+    return false;
+  }
   const Ring::Line line = ring_->ReadLine(slot);
   if (line.length > info_.batch_size || line.status != 0) return false;
   *status = HandOut(line, slot, max_fields, batch);
@@ -270,11 +273,22 @@ Status Session::Adopt(const std::string& body, const Descriptor& memfd) {
   }
   status = Ring::Map(answer, memfd, &ring_);
   if (!status.ok()) return status;
+  if (lease_all_) ring_->LeaseAll();
   info_ = answer;
   dataset_hash_ = answer.dataset_hash;
   wanted_ = answer.first_ticket;
   slots_.store(answer.num_slots, std::memory_order_relaxed);
   return {};
+}
+
+void Session::LeaseAll() {
+  lease_all_ = true;
+  if (ring_ != nullptr) ring_->LeaseAll();
+}
+
+Ring* Session::HoldRing() {
+  if (ring_ != nullptr) ring_->Hold();
+  return ring_.get();
 }
 
 Status Session::Seek(Cursor cursor, const Deadline& deadline) {

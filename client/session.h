@@ -32,6 +32,10 @@ class Session {
   Status Next(hr_batch* batch, const Deadline& deadline);
   // Never waits. False: not ready, or Next must see to it, or there is no memory for copies (*status); nothing has moved.
   bool TryNext(uint32_t max_fields, hr_batch* batch, Status* status);
+  // See hr_session_lease_all.
+  void LeaseAll();
+  // The ring of the newest batch; null while there is none.
+  Ring* HoldRing();
   Status Seek(Cursor cursor, const Deadline& deadline);
 
   const hr_open_answer& info() const { return info_; }
@@ -62,7 +66,7 @@ class Session {
   std::string dataset_hash_;
   Cursor cursor_;
   uint32_t wanted_ = 0;  // ticket
-  bool opened_before_ = false;
+  bool opened_before_ = false, lease_all_ = false;
   hr_open_answer info_{};
 
   std::unique_ptr<Connection>

@@ -21,7 +21,7 @@ class Field:
 class Session:
     """Opened at a cursor. Not thread-safe: the loader holds its lock around every call."""
 
-    def __init__(self, connection, spec, dataset_hash, epoch, position, timeout):
+    def __init__(self, connection, spec, dataset_hash, epoch, position, timeout, return_index=True):
         self._library = _library.library()
         self._generation = _library.generation
         self._closing = threading.Lock()
@@ -41,7 +41,7 @@ class Session:
         self.id = info.session_id
         self.order_version, self.pixel_version = info.order_version, info.pixel_version
         self.fields = [Field(info.fields[i]) for i in range(info.num_fields)]
-        self.num_wanted = len(self.fields)  # the first ones that next() gives
+        self.num_wanted = len(self.fields) - (not return_index)  # the first ones that next() gives; the sample numbers are last
         self.cursor = (epoch, position)  # where the next batch starts, as far as we know
 
     def next(self, timeout_ms):

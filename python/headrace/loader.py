@@ -72,6 +72,9 @@ class Loader:
             raise errors.InvalidArgumentError("numpy has no bfloat16: use headrace.torch.DataLoader, or float16")
         return name
 
+    def _open_session(self, *arguments):
+        return Session(*arguments)
+
     def _converter(self, field):
         """A function (DLPack capsule, address of its DLManagedTensor) → what users get of this field."""
         from headrace import _numpy
@@ -156,9 +159,9 @@ class Loader:
             return
         target = self._steps.normalized(*here)
         if session is None:
-            session = Session(self._link.connection(), self._spec, self.dataset.hash, *target, self._timeout)
-            if not self._return_index:
-                session.num_wanted -= 1  # the sample numbers are last
+            session = self._open_session(
+                self._link.connection(), self._spec, self.dataset.hash, *target, self._timeout, self._return_index
+            )
             fields = session.fields[: session.num_wanted]
             self._convert = [(i, self._converter_of(field, session)) for i, field in enumerate(fields)]
             self._session = session

@@ -10,7 +10,7 @@ import warnings
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from headrace import _arguments
+from headrace import _arguments, _cuda
 from headrace.errors import (  # noqa: F401
     BadSampleError,
     DaemonError,
@@ -51,11 +51,7 @@ class DataLoader(Loader):
                  device="cpu", dtype=torch.float32, memory_format=torch.contiguous_format, fields=None,
                  return_index=False, rank=None, world_size=None, num_workers=None, prefetch_factor=2, pin_memory=False,
                  timeout=60, on_bad_sample="fail", engine="auto", socket=None, **pytorch):  # fmt: skip
-        if torch.device(device).type != "cpu":
-            raise UnsupportedError(
-                f'device="{device}" is not in this build: use device="cpu" with pin_memory=True and '
-                f'images.to("{device}", non_blocking=True)'
-            )
+        self._device = _cuda.check(device)
         super().__init__(
             dataset, batch_size, shuffle, transform=transform, drop_last=drop_last, last_batch=last_batch, seed=seed,
             dtype=dtype, memory_format=memory_format, fields=fields, return_index=return_index, rank=rank,
@@ -63,7 +59,7 @@ class DataLoader(Loader):
             on_bad_sample=on_bad_sample, engine=engine, socket=socket, **pytorch)  # fmt: skip
         self._arguments.update(device=device, pin_memory=pin_memory)
         self.pin_memory = bool(pin_memory)
-        if self.pin_memory and not torch.cuda.is_available():
+        if self.pin_memory and self._device is None and not torch.cuda.is_available():
             warnings.warn(
                 "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
                 stacklevel=2,
@@ -71,6 +67,14 @@ class DataLoader(Loader):
 
     def _dtype_name(self, dtype):
         return _arguments.dtype_name(dtype)
+
+    def _open_session(self, *arguments):
+        if self._device is None:
+            return super()._open_session(*arguments)
+        return _cuda.CopyingSession(_cuda.Gpu(self._device), self.prefetch_factor, *arguments)
+
+    def _converter_of(self, field, session):
+        return super()._converter_of(field, session) if self._device is None else lambda value, _: value
 
     def _converter(self, field):
         if not self.pin_memory:

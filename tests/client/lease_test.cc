@@ -148,6 +148,124 @@ TEST_F(LeaseTest, AClosedSessionsRingIsUnmappedAtTheNextCallAfterItsLastLease) {
   EXPECT_FALSE(IsMapped(pixels));
 }
 
+// As a caller takes batches that it copies into a GPU's memory.
+class OnwardTest : public LeaseTest {
+ protected:
+  void SetUp() override {
+    LeaseTest::SetUp();
+    hr_session_lease_all(session_.get());
+  }
+};
+
+TEST_F(OnwardTest, EveryFieldIsAViewOfItsSlotAndEverySlotIsLeased) {
+  std::vector<Batch> all(4);
+  for (Batch& batch : all) {
+    ASSERT_EQ(batch.Next(session_.get()), HR_OK) << hr_last_error();
+    EXPECT_EQ(batch.get().leased, 1u);
+    const auto* image = reinterpret_cast<const uint8_t*>(batch.image());
+    const hr_open_answer& info = *hr_session_info(session_.get());
+    for (uint32_t i = 0; i < info.num_fields; ++i) {
+      const auto* data = static_cast<const uint8_t*>(batch.get().fields[i]->dl_tensor.data);
+      EXPECT_EQ(data - image, static_cast<ptrdiff_t>(info.fields[i].offset) -
+                                  static_cast<ptrdiff_t>(info.fields[0].offset));
+    }
+  }
+  EXPECT_EQ(Stats().slots_leased, 4u);
+  EXPECT_EQ(Stats().copied_batches, 0u);
+  hr_batch none;
+  EXPECT_EQ(hr_session_try_next(session_.get(), &none, HR_BATCH_MAX_FIELDS), 0);
+  EXPECT_EQ(hr_session_wait(session_.get(), 50), HR_DEADLINE_EXCEEDED);
+  for (const Batch& batch : all) EXPECT_TRUE(IsRight(batch));
+  const float* first = all[0].image();
+  all.front().Drop();  // one slot comes back, and with it one batch
+  Batch next;
+  ASSERT_EQ(next.Next(session_.get()), HR_OK);
+  EXPECT_EQ(next.image(), first);
+  EXPECT_EQ(next.index(0), 16);
+  EXPECT_TRUE(IsRight(next));
+}
+
+TEST_F(OnwardTest, IsKeptBeyondADaemonsDeath) {
+  Batch first, second;
+  ASSERT_EQ(first.Next(session_.get()), HR_OK);
+  daemon_->Kill();
+  daemon_.emplace(address_, std::vector<std::string>{"--size", "1000"});
+  hr_session_stats stats;
+  do {
+    ASSERT_EQ(second.Next(session_.get()), HR_OK) << hr_last_error();
+    hr_session_get_stats(session_.get(), &stats);
+  } while (stats.reconnections == 0);
+  std::vector<Batch> all(3);
+  for (Batch& batch : all) ASSERT_EQ(batch.Next(session_.get()), HR_OK) << hr_last_error();
+  EXPECT_EQ(Stats().slots_leased, 4u);
+}
+
+TEST_F(OnwardTest, AHeldRingStaysMappedUntilItWasReleasedAsOftenAsItWasHeld) {
+  Batch batch;
+  ASSERT_EQ(batch.Next(session_.get()), HR_OK);
+  const float* pixels = batch.image();
+  hr_ring* ring = hr_session_hold_ring(session_.get());
+  ASSERT_NE(ring, nullptr);
+  EXPECT_EQ(hr_session_hold_ring(session_.get()), ring);
+  batch.Drop();
+  session_.reset();
+  EXPECT_TRUE(IsMapped(pixels));
+  hr_ring_release(ring);
+  EXPECT_TRUE(IsMapped(pixels));
+  hr_ring_release(ring);
+  EXPECT_FALSE(IsMapped(pixels));
+}
+
+TEST_F(OnwardTest, AHeldRingWithLivingTensorsStaysMappedUntilTheyAreGone) {
+  const SessionPtr other = OpenSession(client_.get());
+  Batch batch, next;
+  ASSERT_EQ(batch.Next(session_.get()), HR_OK);
+  const float* pixels = batch.image();
+  hr_ring* ring = hr_session_hold_ring(session_.get());
+  session_.reset();
+  hr_ring_release(ring);
+  EXPECT_TRUE(IsRight(batch));
+  batch.Drop();
+  EXPECT_TRUE(IsMapped(pixels));
+  ASSERT_EQ(next.Next(other.get()), HR_OK);
+  EXPECT_FALSE(IsMapped(pixels));
+}
+
+TEST_F(OnwardTest, AHeldRingIsItsOwnAfterAReconnectionAndOutlivesIt) {
+  Batch batch;
+  ASSERT_EQ(batch.Next(session_.get()), HR_OK);
+  const float* pixels = batch.image();
+  hr_ring* first = hr_session_hold_ring(session_.get());
+  daemon_->Kill();
+  daemon_.emplace(address_, std::vector<std::string>{"--size", "1000"});
+  do ASSERT_EQ(batch.Next(session_.get()), HR_OK) << hr_last_error();
+  while (Stats().reconnections == 0);
+  hr_ring* second = hr_session_hold_ring(session_.get());
+  EXPECT_NE(second, first);
+  EXPECT_TRUE(IsMapped(pixels));
+  hr_ring_release(first);
+  EXPECT_FALSE(IsMapped(pixels));
+  hr_ring_release(second);
+  EXPECT_TRUE(IsMapped(batch.image()));
+}
+
+TEST_F(OnwardTest, AForkedChildReleasesNothing) {
+  Batch batch;
+  ASSERT_EQ(batch.Next(session_.get()), HR_OK);
+  const float* pixels = batch.image();
+  hr_ring* ring = hr_session_hold_ring(session_.get());
+  const pid_t child = fork();
+  if (child == 0) {
+    hr_ring_release(ring);
+    hr_ring_release(ring);
+    _exit(hr_session_hold_ring(session_.get()) == nullptr && IsMapped(pixels) ? 0 : 1);
+  }
+  int state = 0;
+  waitpid(child, &state, 0);
+  EXPECT_EQ(state, 0);
+  hr_ring_release(ring);
+}
+
 TEST_F(LeaseTest, InPlaceWorkOnABatchDoesNotShowInLaterOnes) {
   for (int step = 0; step < 50; ++step) {
     Batch batch;
