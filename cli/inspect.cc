@@ -43,7 +43,9 @@ struct Statistics {
   std::map<std::string, uint64_t> formats, samplings;
   std::map<int, uint64_t> orientations;
   std::map<int64_t, uint64_t> labels;
-  uint64_t progressive = 0, damaged = 0, bad_rows = 0;
+  uint64_t damaged = 0, transcoded = 0, bad_rows = 0;
+  uint64_t with_entries = 0, entry_bytes = 0;
+  std::map<uint32_t, uint64_t> entry_intervals;  // of shards
   uint32_t min_width = UINT32_MAX, min_height = UINT32_MAX, max_width = 0, max_height = 0;
   uint64_t pixels = 0;
 };
@@ -93,6 +95,8 @@ void AddRow(const Dataset& dataset, const SampleRow& row, Statistics* statistics
   ++statistics->samplings[SamplingName(image)];
   ++statistics->orientations[image.orientation];
   statistics->damaged += image.damaged;
+  statistics->transcoded += image.transcoded;
+  statistics->with_entries += row.entries_bytes > 0;
   statistics->min_width = std::min(statistics->min_width, image.width);
   statistics->max_width = std::max(statistics->max_width, image.width);
   statistics->min_height = std::min(statistics->min_height, image.height);
@@ -107,6 +111,8 @@ absl::StatusOr<Statistics> Collect(const Dataset& dataset) {
     HEADRACE_ASSIGN_OR_RETURN(UniqueFd fd, OpenForReading(path));
     HEADRACE_ASSIGN_OR_RETURN(uint64_t bytes, FileSize(fd.get(), path));
     HEADRACE_ASSIGN_OR_RETURN(IndexHeader header, ReadIndexHeader(fd.get(), bytes, path));
+    statistics.entry_bytes += header.entries_bytes;
+    ++statistics.entry_intervals[header.entry_interval];
     HEADRACE_RETURN_IF_ERROR(
         VisitIndexRows(path, header, dataset.fields(), [&](const absl::Status& status, const SampleRow& row) {
           if (status.ok()) {
@@ -151,6 +157,25 @@ void PrintClasses(const Manifest& manifest, const Statistics& statistics) {
               Grouped(counts.back()).c_str());
 }
 
+void PrintEntries(const Manifest& manifest, const Dataset& dataset, const Statistics& statistics) {
+  const int image = dataset.FindField("image");
+  if (image < 0) return;
+  std::string intervals;
+  for (const auto& [interval, shards] : statistics.entry_intervals) {
+    absl::StrAppend(&intervals, intervals.empty() ? "" : ", ",
+                    interval == 0 ? std::string("none") : absl::StrCat("one per ", interval, " MCUs"),
+                    statistics.entry_intervals.size() > 1 ? absl::StrCat(" in ", shards, " shards") : std::string());
+  }
+  std::printf("\nentry points  %s; %s images have them, %s", intervals.c_str(), Grouped(statistics.with_entries).c_str(),
+              HumanBytes(statistics.entry_bytes).c_str());
+  const uint64_t image_bytes = manifest.field_bytes[static_cast<size_t>(image)];
+  if (image_bytes > 0) {
+    std::printf(" (%.2f %% of the images)", 100.0 * static_cast<double>(statistics.entry_bytes) /
+                                                static_cast<double>(image_bytes));
+  }
+  std::printf("\n");
+}
+
 void PrintImages(const Dataset& dataset, const Statistics& statistics) {
   if (statistics.formats.empty()) return;
   std::printf("\nimages    %u … %u px wide, %u … %u px high, mean %.2f megapixels\n", statistics.min_width,
@@ -165,6 +190,10 @@ void PrintImages(const Dataset& dataset, const Statistics& statistics) {
   PrintBars("format", statistics.formats, same);
   PrintBars("sampling", statistics.samplings, same);
   PrintBars("orientation (EXIF)", statistics.orientations, [](int orientation) { return std::to_string(orientation); });
+  if (statistics.transcoded > 0) {
+    std::printf("\n%s images were transcoded to baseline JPEG, with the same pixels\n",
+                Grouped(statistics.transcoded).c_str());
+  }
   if (statistics.damaged > 0) std::printf("\n%s images are damaged\n", Grouped(statistics.damaged).c_str());
 }
 
@@ -208,6 +237,7 @@ int RunInspect(const Arguments& arguments) {
   PrintOverview(*manifest, arguments.dataset);
   PrintClasses(*manifest, *statistics);
   PrintImages(**dataset, *statistics);
+  PrintEntries(*manifest, **dataset, *statistics);
   PrintSamples(**dataset, *manifest, arguments.samples);
   if (statistics->bad_rows == 0) return kExitDone;
   std::printf("\n%s rows of the index are damaged; `headrace index %s` makes them anew\n",

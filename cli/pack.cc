@@ -62,9 +62,12 @@ void PrintSummary(const PackSummary& summary, const PackOptions& options, double
   if (summary.classes > 0) row("classes", Grouped(summary.classes));
   row("images", HumanBytes(summary.image_bytes));
   row("shards", absl::StrCat(summary.shards, " of ", HumanBytes(summary.lmdb_bytes), " together"));
+  if (summary.transcoded > 0) {
+    row("transcoded", absl::StrCat(Grouped(summary.transcoded), " to baseline JPEG, with the same pixels"));
+  }
   row("rejected", absl::StrCat(Grouped(summary.rejected), " no readable image, ", Grouped(summary.skipped), " skipped"));
   if (summary.damaged > 0) row("damaged", absl::StrCat(Grouped(summary.damaged), " packed, but their library warned"));
-  if (summary.rejected + summary.skipped + summary.damaged + summary.warnings > 0) {
+  if (summary.rejected + summary.skipped + summary.damaged + summary.transcoded + summary.warnings > 0) {
     row("report", options.destination + "/report.csv");
   }
   char text[96];
@@ -127,6 +130,8 @@ void AddPack(CLI::App& app, int* exit_code) {
   command->add_option("--entry-interval", options.entry_interval, "MCUs per entry point; 0: no entry data")
       ->check(CLI::Range(0, kMaxEntryInterval))
       ->capture_default_str();
+  command->add_flag("--keep-bytes", options.keep_bytes,
+                    "Keep every file byte for byte: progressive, arithmetic-coded and multi-scan JPEGs too");
   command->add_flag("--check", options.check, "Decode every image; what does not decode is rejected");
   command->add_flag("--strict", options.strict, "Fail if any file is no readable image");
   command->add_flag("--overwrite", options.overwrite, "Replace the dataset, or the beginning of one, in DST");

@@ -12,7 +12,7 @@ namespace {
 constexpr char kExamples[] = R"(
 Examples:
   headrace unpack /data/train ~/train
-      the files that were packed, byte for byte, under their names below ~/train
+      the files that were packed, under their names below ~/train: byte for byte, but for those that were transcoded
 
 Nothing is replaced, and nothing is written outside OUT: absolute names and names with ".." lose those parts.
 Started again, it goes on.)";
@@ -29,7 +29,8 @@ int RunUnpack(const Arguments& arguments) {
     return ProgressView{"unpacking", "files", progress.samples, progress.samples_total, progress.bytes, ""};
   };
   const auto failed = [](const std::string& what) { PrintError(absl::UnknownError(what)); };
-  RunWithProgress([&] { summary = UnpackDataset(arguments.dataset, arguments.out, &progress, failed); }, view,
+  const auto transcoded = [](const std::string& name) { std::printf("transcoded %s\n", Printable(name).c_str()); };
+  RunWithProgress([&] { summary = UnpackDataset(arguments.dataset, arguments.out, &progress, failed, transcoded); }, view,
                   &progress.stop, arguments.quiet);
   if (absl::IsCancelled(summary.status())) {
     std::fprintf(stderr, "headrace: stopped; the same command goes on from here\n");
@@ -42,6 +43,10 @@ int RunUnpack(const Arguments& arguments) {
   std::printf("%s files, %s, written to %s\n", Grouped(summary->files).c_str(), HumanBytes(summary->bytes).c_str(),
               arguments.out.c_str());
   if (summary->present > 0) std::printf("%s were there already\n", Grouped(summary->present).c_str());
+  if (summary->transcoded > 0) {
+    std::printf("%s (named above) were transcoded while packing: the same pixels in other bytes\n",
+                Grouped(summary->transcoded).c_str());
+  }
   if (summary->renamed > 0) {
     std::printf("%s had absolute names or names with \"..\" and lie below %s without those parts\n",
                 Grouped(summary->renamed).c_str(), arguments.out.c_str());

@@ -58,7 +58,8 @@ Json DescribeRun(const PackOptions& options, const Source& source) {
           {"names of classes", classes_hash},
           {"shard size", options.shard_bytes},
           {"check", options.check},
-          {"entry interval", options.entry_interval}};
+          {"entry interval", options.entry_interval},
+          {"keep bytes", options.keep_bytes}};
 }
 
 class Packer {
@@ -205,6 +206,7 @@ class Packer {
       read.threads = options_.threads > 0 ? options_.threads : UsableCores();
       read.check = options_.check;
       read.entry_interval = options_.entry_interval;
+      read.keep_bytes = options_.keep_bytes;
       ReadStage stage(read, source_.get());
       ReadFileResult file;
       while (true) {
@@ -229,7 +231,7 @@ class Packer {
     state_.rejected += verdict == Verdict::kRejected;
     state_.skipped += verdict == Verdict::kSkipped;
     summary_.warnings += verdict == Verdict::kWarning;
-    if (verdict == Verdict::kPacked || verdict == Verdict::kDamaged) {
+    if (file.is_packed()) {
       HEADRACE_RETURN_IF_ERROR(output->Append(result, totals_.get()));
       progress_->bytes_done += file.stamp.size;
     }
@@ -274,7 +276,7 @@ class Packer {
     for (const JournalEntry& entry : journal_->entries()) manifest.shards.push_back(entry.shard);
     manifest.packed = {kProgram,       source_->layout(), EscapeToUtf8(source_->path()), options_.shard_bytes,
                        options_.check, state_.rejected,   state_.skipped,                totals_->damaged(),
-                       options_.entry_interval};
+                       options_.entry_interval, options_.keep_bytes, totals_->transcoded()};
     const std::string json = ManifestToJson(manifest);
     HEADRACE_RETURN_IF_ERROR(WriteFileDurably(absl::StrCat(options_.destination, "/", kManifestName), {&json}));
     HEADRACE_RETURN_IF_ERROR(journal_->Remove());
@@ -300,6 +302,7 @@ class Packer {
     summary_.rejected = manifest.packed.rejected;
     summary_.skipped = manifest.packed.skipped;
     summary_.damaged = manifest.packed.damaged;
+    summary_.transcoded = manifest.packed.transcoded;
     summary_.hash = ManifestHash(manifest);
   }
 

@@ -18,6 +18,7 @@ struct PackOptions {
   std::string destination;  // the dataset's folder; missing parents are made
   int threads = 0;          // that read and probe; 0: one per core this process may use
   uint64_t shard_bytes = uint64_t{1} << 30;  // kMinShardBytes … kMaxShardBytes
+  bool keep_bytes = false;  // transcode nothing (docs/shard_format.md, "Transcoded images")
   bool strict = false;      // files that are rejected or skipped make it fail, after all were looked at
   bool check = false;       // decode every image
   int entry_interval = kDefaultEntryInterval;  // MCUs per entry point, 1 … kMaxEntryInterval; 0: no entry data
@@ -39,7 +40,7 @@ struct PackProgress {
 struct PackSummary {
   uint64_t samples = 0, classes = 0, shards = 0;
   uint64_t image_bytes = 0, lmdb_bytes = 0;
-  uint64_t rejected = 0, skipped = 0, damaged = 0, warnings = 0;
+  uint64_t rejected = 0, skipped = 0, damaged = 0, transcoded = 0, warnings = 0;
   uint64_t samples_kept = 0;      // of a run before that was ended
   bool was_complete = false;      // that run had ended after the last step; nothing was left to do
   std::string hash;

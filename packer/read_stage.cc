@@ -42,7 +42,8 @@ FileStamp StampOf(const std::string& path) {
 // What one thread does with one file.
 class ReadStage::Worker {
  public:
-  explicit Worker(ReadStage* stage) : stage_(stage), entry_maker_(stage->options_.entry_interval) {}
+  explicit Worker(ReadStage* stage)
+      : stage_(stage), entry_maker_({stage->options_.entry_interval, stage->options_.check}, &stage->large_mutex_) {}
 
   // Fills `result`, whose item is set. False when the stage is stopping.
   bool Read(uint64_t number, ReadFileResult* result) {
@@ -52,6 +53,7 @@ class ReadStage::Worker {
     if (!stage_->Admit(number, fd.valid() ? result->stamp.size : 0, result)) return false;
     if (!fd.valid()) return true;
     if (result->bytes.size() < result->stamp.size) result->bytes.resize(result->stamp.size);
+    result->length = result->stamp.size;
     const absl::Status read = ReadAt(fd.get(), result->bytes.data(), result->stamp.size, 0, "the file");
     if (!read.ok()) {
       Reject(result, Verdict::kRejected, std::string(read.message()));
@@ -63,9 +65,11 @@ class ReadStage::Worker {
       return true;
     }
     result->image = *image;
-    result->xxh3 = XXH3_64bits(result->bytes.data(), result->stamp.size);
-    entry_maker_.Make(result->content(), result->image, &result->tables, &result->entries);
     if (stage_->options_.check) Check(result);
+    if (!result->is_packed()) return true;
+    if (!stage_->options_.keep_bytes && result->item.verdict == Verdict::kPacked) Transcode(result);
+    entry_maker_.Make(result->content(), result->image, &result->tables, &result->entries);
+    result->xxh3 = XXH3_64bits(result->bytes.data(), result->length);
     return true;
   }
 
@@ -106,7 +110,17 @@ class ReadStage::Worker {
     }
   }
 
+  void Transcode(ReadFileResult* result) {
+    const std::string process = entry_maker_.Transcode(result->content(), &result->image, &transcoded_);
+    if (process.empty()) return;
+    result->bytes.swap(transcoded_);
+    result->length = result->bytes.size();
+    result->item.verdict = Verdict::kTranscoded;
+    result->item.reason = process;
+  }
+
   ReadStage* const stage_;
+  std::vector<uint8_t> transcoded_;
   EntryMaker entry_maker_;
   ImageDecoder decoder_;
   RgbImage pixels_;
@@ -179,6 +193,10 @@ bool ReadStage::Admit(uint64_t number, uint64_t bytes, ReadFileResult* result) {
 void ReadStage::Deliver(uint64_t number, ReadFileResult&& result) {
   std::lock_guard lock(mutex_);
   Slot& slot = slots_[number % slots_.size()];
+  if (result.bytes.size() > result.held_bytes) {  // transcoded
+    bytes_held_ += result.bytes.size() - result.held_bytes;
+    result.held_bytes = result.bytes.size();
+  }
   slot.result = std::move(result);
   slot.ready = true;
   if (number == consumed_) delivered_.notify_all();

@@ -22,17 +22,21 @@ struct FileStamp {
 // Of what `path` leads to.
 FileStamp StampOf(const std::string& path);
 
-// A file read, or an item for the report (item.verdict is neither kPacked nor kDamaged).
+// A file read, or an item for the report (item.verdict is neither kPacked nor kDamaged nor kTranscoded).
 struct ReadFileResult {
   SourceItem item;
   FileStamp stamp;
-  std::vector<uint8_t> bytes;  // at least `stamp.size` bytes for a packed file: the file and old bytes behind it
+  std::vector<uint8_t> bytes;  // what is packed, and old bytes behind it
+  uint64_t length = 0;         // of what is packed: `stamp.size` unless it was transcoded
   ImageInfo image;
-  uint64_t xxh3 = 0;  // XXH3-64 of the file
+  uint64_t xxh3 = 0;  // XXH3-64 of what is packed
   std::string tables, entries;  // entry data (EntryMaker)
   uint64_t held_bytes = 0;  // memory that the stage counts for this result until Recycle
 
-  absl::Span<const uint8_t> content() const { return {bytes.data(), stamp.size}; }
+  absl::Span<const uint8_t> content() const { return {bytes.data(), length}; }
+  bool is_packed() const {
+    return item.verdict == Verdict::kPacked || item.verdict == Verdict::kDamaged || item.verdict == Verdict::kTranscoded;
+  }
 };
 
 struct ReadStageOptions {
@@ -42,6 +46,7 @@ struct ReadStageOptions {
   size_t max_files = 512;
   uint64_t max_bytes = uint64_t{48} << 20;
   int entry_interval = 0;  // MCUs per entry point; 0: no entry data
+  bool keep_bytes = false;  // transcode nothing
 };
 
 // Files above this size are rejected unread.
@@ -76,6 +81,7 @@ class ReadStage {
   const ReadStageOptions options_;
   Source* const source_;
 
+  std::mutex large_mutex_;  // of the EntryMakers
   std::mutex source_mutex_;  // held while the source reads a folder; taken before mutex_
 
   std::mutex mutex_;

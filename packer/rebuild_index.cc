@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -24,9 +25,9 @@ namespace {
 class Rebuilder {
  public:
   Rebuilder(const Manifest& manifest, const std::string& dir, uint32_t shard, int entry_interval,
-            RebuildProgress* progress)
+            std::mutex* large, RebuildProgress* progress)
       : manifest_(manifest), path_(ShardLmdbPath(dir, shard)), progress_(progress), rows_(manifest.fields),
-        entry_maker_(entry_interval) {
+        entry_maker_({entry_interval, manifest.packed.check}, large) {
     header_.shard = shard;
     for (uint32_t i = 0; i < shard; ++i) header_.first_sample += manifest.shards[i].samples;
     header_.lmdb_bytes = manifest.shards[shard].lmdb_bytes;
@@ -126,10 +127,11 @@ absl::Status RebuildIndex(const std::string& dataset, int threads, int entry_int
   }
   progress->samples_total = manifest.samples();
   absl::Status first_error;
+  std::mutex large;
   OrderedBlocks<absl::Status>(
       manifest.shards.size(), 1, threads > 0 ? threads : UsableCores(), progress->stop,
       [&](uint64_t shard, uint64_t, int) {
-        return Rebuilder(manifest, dataset, static_cast<uint32_t>(shard), entry_interval, progress).Run();
+        return Rebuilder(manifest, dataset, static_cast<uint32_t>(shard), entry_interval, &large, progress).Run();
       },
       [&](absl::Status&& status) { first_error.Update(status); });
   if (first_error.ok() && progress->stop) return absl::CancelledError("stopped");

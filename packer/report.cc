@@ -21,6 +21,7 @@ std::string VerdictName(Verdict verdict) {
   switch (verdict) {
     case Verdict::kPacked: return "packed";
     case Verdict::kDamaged: return "damaged";
+    case Verdict::kTranscoded: return "transcoded";
     case Verdict::kRejected: return "rejected";
     case Verdict::kSkipped: return "skipped";
     case Verdict::kWarning: return "warning";

@@ -14,6 +14,7 @@ Totals::Totals(const std::vector<Field>& fields, size_t num_classes)
 void Totals::Add(const SampleRow& row) {
   ++samples_;
   damaged_ += row.image.damaged;
+  transcoded_ += row.image.transcoded;
   for (size_t i = 0; i < row.values.size(); ++i) {
     const uint64_t length = row.values[i].location.length;
     max_bytes_[i] = std::max(max_bytes_[i], length);

@@ -16,6 +16,7 @@ class Totals {
 
   uint64_t samples() const { return samples_; }
   uint64_t damaged() const { return damaged_; }
+  uint64_t transcoded() const { return transcoded_; }
   // The longest value and the sum, per field; 0 for scalars.
   const std::vector<uint64_t>& max_bytes() const { return max_bytes_; }
   const std::vector<uint64_t>& bytes() const { return bytes_; }
@@ -24,7 +25,7 @@ class Totals {
 
  private:
   int label_field_ = -1;
-  uint64_t samples_ = 0, damaged_ = 0;
+  uint64_t samples_ = 0, damaged_ = 0, transcoded_ = 0;
   std::vector<uint64_t> max_bytes_, bytes_;
   std::vector<bool> classes_;
 };

@@ -106,7 +106,8 @@ std::string SafeName(const std::string& name) {
 }
 
 absl::StatusOr<UnpackSummary> UnpackDataset(const std::string& dir, const std::string& out, UnpackProgress* progress,
-                                            const std::function<void(const std::string&)>& failed) {
+                                            const std::function<void(const std::string&)>& failed,
+                                            const std::function<void(const std::string&)>& transcoded) {
   HEADRACE_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> dataset, Dataset::Open(dir));
   const int image = dataset->FindField("image");
   if (image < 0 || dataset->FindField("name") < 0) {
@@ -126,6 +127,10 @@ absl::StatusOr<UnpackSummary> UnpackDataset(const std::string& dir, const std::s
       const std::string safe = SafeName(name);
       if (safe.empty()) return absl::InvalidArgumentError(absl::StrCat("`", name, "` names no file"));
       summary.renamed += safe != name;
+      if (row.image.transcoded) {
+        ++summary.transcoded;
+        transcoded(safe);
+      }
       HEADRACE_ASSIGN_OR_RETURN(absl::Span<const uint8_t> bytes,
                                 reader.Read(*dataset, row, image, Verify::kEvery, nullptr));
       HEADRACE_RETURN_IF_ERROR(folder.Write(safe, bytes));

@@ -20,6 +20,7 @@ struct UnpackSummary {
   uint64_t files = 0, bytes = 0;
   uint64_t present = 0;  // lay there already with the same bytes (an earlier run, or a list that repeats a path)
   uint64_t renamed = 0;  // absolute names and names with "..", which would have left `out`
+  uint64_t transcoded = 0;  // of all: their bytes are not those that were packed, their pixels are
   uint64_t failed = 0;
 };
 
@@ -27,9 +28,11 @@ struct UnpackSummary {
 std::string SafeName(const std::string& name);
 
 // Writes each sample's image to `out`/SafeName(name); makes missing folders. Never follows a link below `out`, never
-// replaces a file: one that is there with other bytes is a failure. `failed` is called for each failure with what and why.
+// replaces a file: one that is there with other bytes is a failure. `failed` is called for each failure with what and why,
+// `transcoded` with the name below `out` of each image that was transcoded while packing.
 // Hashes are checked. An error means that it ended early: the dataset does not open, the disk is full, or CANCELLED.
 absl::StatusOr<UnpackSummary> UnpackDataset(const std::string& dataset, const std::string& out, UnpackProgress* progress,
-                                            const std::function<void(const std::string&)>& failed);
+                                            const std::function<void(const std::string&)>& failed,
+                                            const std::function<void(const std::string&)>& transcoded);
 
 }  // namespace headrace

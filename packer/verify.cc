@@ -27,7 +27,7 @@ using Findings = std::vector<Finding>;
 
 bool SameImage(const ImageInfo& a, const ImageInfo& b) {
   return a.format == b.format && a.width == b.width && a.height == b.height && a.orientation == b.orientation &&
-         a.components == b.components && a.progressive == b.progressive &&
+         a.components == b.components && a.progressive == b.progressive && a.transcoded == b.transcoded &&
          std::memcmp(a.sampling, b.sampling, sizeof a.sampling) == 0;
 }
 

@@ -38,6 +38,7 @@ struct ImageInfo {
   uint8_t sampling[4] = {};        // JPEG: per component h << 4 | v; 0 elsewhere
   bool progressive = false;
   bool damaged = false;  // its library warned while packing (--check)
+  bool transcoded = false;  // was progressive, arithmetic-coded or of several scans; pixels are the same
 
   bool swaps_axes() const { return orientation >= 5; }
   uint32_t oriented_width() const { return swaps_axes() ? height : width; }

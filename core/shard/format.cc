@@ -16,7 +16,7 @@ static_assert(std::endian::native == std::endian::little, "the format is read an
 constexpr char kMagic[8] = {'H', 'R', 'I', 'N', 'D', 'E', 'X', '\0'};
 constexpr uint32_t kHeaderChecksumOffset = 120;
 constexpr uint32_t kRowFieldsOffset = 48;
-constexpr uint8_t kFlagProgressive = 1, kFlagDamaged = 2;
+constexpr uint8_t kFlagProgressive = 1, kFlagDamaged = 2, kFlagTranscoded = 4;
 
 template <typename T>
 void Put(uint8_t* at, T value) {
@@ -223,7 +223,8 @@ void EncodeRow(const RowLayout& layout, const SampleRow& row, uint8_t* out) {
   out[25] = row.image.orientation;
   out[26] = row.image.components;
   out[27] = static_cast<uint8_t>((row.image.progressive ? kFlagProgressive : 0) |
-                                 (row.image.damaged ? kFlagDamaged : 0));
+                                 (row.image.damaged ? kFlagDamaged : 0) |
+                                 (row.image.transcoded ? kFlagTranscoded : 0));
   std::memcpy(out + 28, row.image.sampling, sizeof row.image.sampling);
   Put<uint64_t>(out + 32, row.entries_offset);
   Put<uint64_t>(out + 40, row.entries_bytes);
@@ -265,6 +266,7 @@ absl::Status DecodeRow(const RowLayout& layout, const RowLimits& limits, uint64_
   image.components = bytes[26];
   image.progressive = (bytes[27] & kFlagProgressive) != 0;
   image.damaged = (bytes[27] & kFlagDamaged) != 0;
+  image.transcoded = (bytes[27] & kFlagTranscoded) != 0;
   std::memcpy(image.sampling, bytes + 28, sizeof image.sampling);
   row->entries_offset = Get<uint64_t>(bytes + 32);
   row->entries_bytes = Get<uint64_t>(bytes + 40);

@@ -55,6 +55,8 @@ Manifest FromJson(const Json& json) {
     manifest.packed.shard_bytes = packed->value("shard_bytes", uint64_t{0});
     manifest.packed.check = packed->value("check", false);
     manifest.packed.entry_interval = packed->value("entry_interval", kDefaultEntryInterval);
+    manifest.packed.keep_bytes = packed->value("keep_bytes", false);
+    manifest.packed.transcoded = packed->value("transcoded", uint64_t{0});
     manifest.packed.rejected = packed->value("rejected", uint64_t{0});
     manifest.packed.skipped = packed->value("skipped", uint64_t{0});
     manifest.packed.damaged = packed->value("damaged", uint64_t{0});
@@ -122,9 +124,11 @@ std::string ManifestToJson(const Manifest& manifest) {
                     {"shard_bytes", packed.shard_bytes},
                     {"check", packed.check},
                     {"entry_interval", packed.entry_interval},
+                    {"keep_bytes", packed.keep_bytes},
                     {"rejected", packed.rejected},
                     {"skipped", packed.skipped},
-                    {"damaged", packed.damaged}};
+                    {"damaged", packed.damaged},
+                    {"transcoded", packed.transcoded}};
   return json.dump(1) + "\n";
 }
 

@@ -28,6 +28,8 @@ struct PackedBy {
   bool check = false;
   uint64_t rejected = 0, skipped = 0, damaged = 0;
   int entry_interval = kDefaultEntryInterval;  // MCUs; 0: no entry data. Of datasets older than this: the default
+  bool keep_bytes = false;
+  uint64_t transcoded = 0;
 };
 
 struct Manifest {

@@ -14,8 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::headrace::testing::AllSamplings;
+using ::headrace::testing::DecodeWhole;
 using ::headrace::testing::JpegOptions;
 using ::headrace::testing::MakeJpeg;
+using ::headrace::testing::Process;
 using ::headrace::testing::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -57,15 +59,17 @@ class UnpackTest : public ::testing::Test {
 
   UnpackSummary Unpack() {
     failures_.clear();
+    transcoded_.clear();
     UnpackProgress progress;
     const auto summary = UnpackDataset(folder_.File("dst"), folder_.File("out"), &progress,
-                                       [&](const std::string& what) { failures_.push_back(what); });
+                                       [&](const std::string& what) { failures_.push_back(what); },
+                                       [&](const std::string& name) { transcoded_.push_back(name); });
     EXPECT_TRUE(summary.ok()) << summary.status();
     return summary.ok() ? *summary : UnpackSummary();
   }
 
   TemporaryFolder folder_;
-  std::vector<std::string> failures_;
+  std::vector<std::string> failures_, transcoded_;
 };
 
 TEST_F(UnpackTest, FilesComeBackUnderTheirNamesAndOutsideNamesStayInside) {
@@ -84,6 +88,22 @@ TEST_F(UnpackTest, FilesComeBackUnderTheirNamesAndOutsideNamesStayInside) {
   EXPECT_EQ(folder_.Read("out" + absolute), Jpeg(4));
   EXPECT_EQ(Unpack().present, 5u) << "a second run finds everything there";
   EXPECT_THAT(failures_, ElementsAre());
+}
+
+TEST_F(UnpackTest, TranscodedImagesAreNamed) {
+  std::mt19937 random(5);
+  JpegOptions options;
+  options.sampling = AllSamplings()[1];
+  options.process = Process::kProgressive;
+  const std::vector<uint8_t> progressive = MakeJpeg(options, &random);
+  folder_.Write("lists/p.jpg", std::string(progressive.begin(), progressive.end()));
+  folder_.Write("lists/1.jpg", Jpeg(1));
+  PackList({"1.jpg", "p.jpg"});
+  EXPECT_EQ(Unpack().transcoded, 1u);
+  EXPECT_THAT(transcoded_, ElementsAre("p.jpg"));
+  const std::string unpacked = folder_.Read("out/p.jpg");
+  EXPECT_EQ(DecodeWhole({unpacked.begin(), unpacked.end()}), DecodeWhole(progressive));
+  EXPECT_EQ(folder_.Read("out/1.jpg"), Jpeg(1));
 }
 
 TEST_F(UnpackTest, DifferentFilesUnderOneNameAreAFailureAndNothingIsReplaced) {

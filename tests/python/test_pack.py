@@ -1,6 +1,7 @@
 """`headrace pack` from outside: odd folders, lists, kills, full disks, memory, and what LMDB itself says of the result."""
 
 import csv
+import io
 import json
 import os
 import random
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import lmdb
 import pytest
+from PIL import Image, ImageOps
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
@@ -63,7 +65,7 @@ def int64(data):
 
 def test_an_image_folder_is_read_back_by_the_ordinary_lmdb_binding(tmp_path):
     files = fill_folder(tmp_path / "src", 5, 12)
-    out, _ = headrace("pack", tmp_path / "src", tmp_path / "dst", "--shard-size", "100kB")
+    out, _ = headrace("pack", tmp_path / "src", tmp_path / "dst", "--shard-size", "100kB", "--keep-bytes")
     assert "60" in out
     description, samples = read_lmdb(tmp_path / "dst")
     assert len(description["shards"]) > 1
@@ -74,6 +76,35 @@ def test_an_image_folder_is_read_back_by_the_ordinary_lmdb_binding(tmp_path):
     for name, sample in zip(names, samples):
         assert sample["image"] == files[name]
         assert int64(sample["label"]) == int(name[5:7])
+
+
+def test_progressive_images_are_transcoded_to_the_same_pixels_and_metadata(tmp_path):
+    files = fill_folder(tmp_path / "src", 5, 12)
+    data = os.environ.get("HEADRACE_TEST_DATA", Path(__file__).parents[3] / "shared/data")
+    for path in Path(data).glob("odd/*/*.jpg"):  # where the test images are
+        if path.is_file():
+            files[f"odd/{path.parent.name}_{path.name}"] = path.read_bytes()
+    write(tmp_path / "src", files)
+    out, _ = headrace("pack", tmp_path / "src", tmp_path / "dst", "--check")
+    named = {name for name, (verdict, _) in report(tmp_path / "dst").items() if verdict == "transcoded"}
+    assert len(named) >= 5 and f"transcoded  {len(named)} to baseline" in out
+    for sample in read_lmdb(tmp_path / "dst")[1]:
+        name, packed = sample["name"].decode(), sample["image"]
+        if name not in named:
+            assert packed == files[name], name
+            continue
+        before, after = (Image.open(io.BytesIO(data)) for data in (files[name], packed))
+        assert after.tobytes() == before.tobytes() and after.mode == before.mode, name
+        assert not after.info.get("progressive") and after.getexif() == before.getexif(), name
+        left_out = {"progressive", "progression"}
+        assert {k: v for k, v in after.info.items() if k not in left_out} == {
+            k: v for k, v in before.info.items() if k not in left_out}, name
+        assert ImageOps.exif_transpose(after).tobytes() == ImageOps.exif_transpose(before).tobytes(), name
+    assert f"{len(named)} images were transcoded" in headrace("inspect", tmp_path / "dst")[0]
+    headrace("pack", tmp_path / "src", tmp_path / "kept", "--keep-bytes")
+    kept = read_lmdb(tmp_path / "kept")[1]
+    assert all(sample["image"] == files[sample["name"].decode()] for sample in kept)
+    assert "transcoded" not in headrace("inspect", tmp_path / "kept")[0]
 
 
 def test_samples_and_labels_are_those_of_torchvisions_image_folder(tmp_path):

@@ -1,18 +1,13 @@
 #include "core/decode/jpeg/jpeg_decoder.h"
 
-// clang-format off: jpeglib.h needs FILE
-#include <cstdio>
-#include <jpeglib.h>
-// clang-format on
-
 #include <algorithm>
-#include <csetjmp>
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/decode/cmyk.h"
+#include "core/decode/jpeg/libjpeg_errors.h"
 
 namespace headrace {
 namespace {
@@ -28,71 +23,12 @@ constexpr int kRowsPerCall = 4;
 constexpr int kMinCropPx = 8;
 constexpr int kGuardPx = 1;
 
-// A progressive file can hold thousands of scans in a few bytes, and each costs a pass over the
-// whole picture.
-constexpr int kMaxScans = 500;
-constexpr uint64_t kMaxScannedPixels = uint64_t{4} << 30;  // 24 scans of the largest picture
-
-struct ErrorManager {
-  jpeg_error_mgr base;
-  jmp_buf jump;
-  char error[JMSG_LENGTH_MAX];
-  char warning[JMSG_LENGTH_MAX];
-};
-
-struct ProgressMonitor {
-  jpeg_progress_mgr base;
-  int max_scans;
-};
-
-ErrorManager* Errors(j_common_ptr cinfo) { return reinterpret_cast<ErrorManager*>(cinfo->err); }
-
-[[noreturn]] void OnError(j_common_ptr cinfo) {
-  cinfo->err->format_message(cinfo, Errors(cinfo)->error);
-  longjmp(Errors(cinfo)->jump, 1);
-}
-
-// Called for warnings (level < 0) and traces. Only the first warning is formatted: damaged files
-// give thousands.
-void OnMessage(j_common_ptr cinfo, int level) {
-  if (level >= 0) return;
-  if (cinfo->err->num_warnings++ == 0) cinfo->err->format_message(cinfo, Errors(cinfo)->warning);
-}
-
-void OnOutput(j_common_ptr) {}
-
-[[noreturn]] void Fail(jpeg_decompress_struct* cinfo, const char* reason) {
-  auto* common = reinterpret_cast<j_common_ptr>(cinfo);
-  std::snprintf(Errors(common)->error, JMSG_LENGTH_MAX, "%s", reason);
-  longjmp(Errors(common)->jump, 1);
-}
-
-void OnProgress(j_common_ptr common) {
-  auto* cinfo = reinterpret_cast<j_decompress_ptr>(common);
-  if (cinfo->input_scan_number > reinterpret_cast<ProgressMonitor*>(common->progress)->max_scans) {
-    Fail(cinfo, "too many scans");
-  }
-}
-
-// libjpeg-turbo smooths the blocks of a progressive picture whose scans leave low bits of
-// coefficients open.
-bool SmoothsBlocks(const jpeg_decompress_struct& cinfo) {
-  if (!cinfo.progressive_mode || !cinfo.do_block_smoothing || cinfo.coef_bits == nullptr)
-    return false;
-  for (int component = 0; component < cinfo.num_components; ++component) {
-    for (int i = 0; i < DCTSIZE2; ++i) {
-      if (cinfo.coef_bits[component][i] != 0) return true;
-    }
-  }
-  return false;
-}
-
 }  // namespace
 
 struct JpegDecoder::State {
   jpeg_decompress_struct cinfo;
-  ErrorManager errors;
-  ProgressMonitor progress;
+  LibjpegErrors errors;
+  ScanLimit limit;
   std::vector<uint8_t> rows;  // kRowsPerCall rows as libjpeg gives them
 
   // What follows jumps out through errors.jump: no object with a destructor lives in these
@@ -108,12 +44,9 @@ void JpegDecoder::State::Start(absl::Span<const uint8_t> bytes, const ImageInfo&
   jpeg_read_header(&cinfo, TRUE);
   if (cinfo.image_width != info.width || cinfo.image_height != info.height ||
       cinfo.num_components != info.components) {
-    Fail(&cinfo, "the picture has another size than the index says");
+    errors.Fail("the picture has another size than the index says");
   }
-  progress.base.progress_monitor = &OnProgress;
-  progress.max_scans = static_cast<int>(
-      std::min<uint64_t>(kMaxScans, kMaxScannedPixels / (uint64_t{info.width} * info.height)));
-  cinfo.progress = &progress.base;
+  limit.Watch(&cinfo);
   // The defaults otherwise, as Pillow: accurate integer IDCT, fancy upsampling, block smoothing.
   cinfo.out_color_space = cinfo.num_components == 4 ? JCS_CMYK : JCS_RGB;
   jpeg_start_decompress(&cinfo);
@@ -126,7 +59,7 @@ void JpegDecoder::State::ReadRegion(const Rect& region, RgbImage* out) {
   JDIMENSION first_column = 0;
   int first_row = 0;
   // Smoothing looks at neighbouring blocks and must see the same as in a full decode.
-  if (!SmoothsBlocks(cinfo)) {
+  if (!(cinfo.do_block_smoothing && LeavesBitsOpen(cinfo))) {
     const int image_width = static_cast<int>(cinfo.output_width);
     int left = std::max(region.left - kGuardPx, 0);
     int right = std::min(region.left + region.width + kGuardPx, image_width);
@@ -198,11 +131,7 @@ absl::Status JpegDecoder::Decode(absl::Span<const uint8_t> bytes, const ImageInf
                                  const Rect& region, RgbImage* out, std::string* warning) {
   State& state = *state_;
   out->Resize(region.width, region.height);
-  state.cinfo.err = jpeg_std_error(&state.errors.base);
-  state.errors.base.error_exit = &OnError;
-  state.errors.base.emit_message = &OnMessage;
-  state.errors.base.output_message = &OnOutput;
-  state.errors.error[0] = state.errors.warning[0] = '\0';
+  state.cinfo.err = state.errors.Start();
   if (!state.Run(bytes, info, region, out)) {
     return absl::InvalidArgumentError(absl::StrCat("JPEG: ", std::string(state.errors.error)));
   }

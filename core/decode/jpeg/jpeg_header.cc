@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/decode/exif.h"
+#include "core/decode/jpeg/jpeg_coefficients.h"
 
 namespace headrace {
 namespace {
@@ -123,6 +124,7 @@ class HeaderWalk {
     HEADRACE_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> segment, Segment());
     if (sof) return Frame(marker, segment);
     if (marker == kApp1) App1(segment);
+    if (marker == kApp15 && IsTranscodingMark(segment)) info_.transcoded = true;
     return absl::OkStatus();
   }
 
