@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import random
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from headrace_cli import dataset_files, headrace  # noqa: E402
+from headrace_cli import dataset_files, executable, headrace  # noqa: E402
 from image_files import fill_folder  # noqa: E402
 
 
@@ -113,6 +115,37 @@ def test_lost_and_damaged_indexes_are_made_anew(packed):
     headrace("verify", dataset, code=1)
     headrace("index", dataset)
     assert dataset_files(dataset) == before
+
+
+def test_index_killed_at_any_moment_leaves_a_dataset_that_opens(tmp_path):
+    files = fill_folder(tmp_path / "src", 3, 10)
+    many = sorted(files)
+    for i in range(900):
+        name = many[i % len(many)]
+        os.link(tmp_path / "src" / name, tmp_path / "src" / f"{name[:7]}/copy{i:05}.jpg")
+    dataset = tmp_path / "dst"
+    headrace("pack", tmp_path / "src", dataset, "--shard-size", "300kB", "--entry-interval", 0)
+    headrace("pack", tmp_path / "src", tmp_path / "wanted", "--shard-size", "300kB", "--entry-interval", 4)
+    command = [executable(), "index", str(dataset), "--entry-interval", "4", "--threads", "1"]
+    rng = random.Random(3)
+    kills = mixed = 0
+    while True:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            assert process.wait(timeout=rng.uniform(0.005, 0.02 + kills / 100)) == 0
+            break
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            kills += 1
+        out, _ = headrace("inspect", dataset)
+        mixed += "none in" in out and "one per 4 MCUs in" in out
+    assert kills >= 3 and mixed >= 1, (kills, mixed)
+    wanted = dataset_files(tmp_path / "wanted")
+    made = dataset_files(dataset)
+    assert made.keys() == wanted.keys()
+    assert [name for name in wanted if made[name] != wanted[name]] == ["dataset.json"]  # how it was packed
+    assert "good" in headrace("verify", dataset)[0]
 
 
 def test_a_damaged_row_is_found_and_index_repairs_it(packed):
