@@ -10,6 +10,7 @@ import warnings
 import fake_gpu
 import pytest
 import torch
+from loaders import same, samples, session_of
 from processes import wait_until
 
 import headrace.torch as hr
@@ -30,21 +31,9 @@ def make(dataset, batch_size=16, device="cuda", **arguments):
 
 def ready(loader):
     """Waits until the daemon has filled every slot that it may."""
-    session = lambda: next(  # noqa: E731
-        s for s in loader._link.request(4, {})["sessions"] if s["id"] == loader._session.id
-    )
     before = None
-    while before != (before := session()["batches"]):
+    while before != (before := session_of(loader)["batches"]):
         time.sleep(0.2)
-
-
-def same(batches, expected):
-    assert len(batches) == len(expected)
-    for batch, other in zip(batches, expected):
-        assert len(batch) == len(other)
-        for mine, theirs in zip(batch, other):
-            assert torch.equal(mine, theirs) if isinstance(mine, torch.Tensor) else mine == theirs
-    return True
 
 
 def test_batches_equal_those_on_the_cpu_over_epochs(dataset, gpus):
@@ -319,7 +308,7 @@ def test_ctrl_c_at_any_place_loses_no_batch(dataset):
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
     assert interrupts > 0
-    assert [index.tolist() for *_, index in make(dataset, 4, return_index=True)] == expected
+    assert samples(make(dataset, 4, return_index=True)) == sum(expected, [])
 
 
 def test_a_forked_child_touches_nothing_of_the_parents(dataset, script):

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Runs the GPU benchmark: a table for people and bench/results/gpu.json. See README.md beside this; start with tools/bench_gpu.sh."""
+import argparse
+import dataclasses
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from bench import data, harness  # noqa: E402  (the repository's root is not installed)
+from bench.gpu.feeds import FEEDS  # noqa: E402
+from bench.run import table  # noqa: E402
+from bench.tasks.train_transform.task import check_summaries  # noqa: E402
+
+BARS = {"resnet50": (0.995, 3.5), "resnet18": (0.985, 8)}  # of synthetic; cores
+NAMES = {"synthetic": "synthetic", "headrace": 'Headrace, device="cuda"', "headrace_pinned": "Headrace, pin_memory=True",
+         "dataloader": "PyTorch DataLoader + torchvision (PIL)", "dali": "DALI, mixed"}
+IMAGES = 4000
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--photos", type=Path, default=data.default_photos(), help="folder of photos, one folder per class")
+    parser.add_argument("--work", type=Path, default=ROOT / "build" / "bench", help="for what is made from them")
+    parser.add_argument("--whats", nargs="*", default=["latency", "none", "resnet50", "resnet18"], help="what is measured")
+    parser.add_argument("--feeds", nargs="*", default=[feed for feed in FEEDS if feed != "dali" or has_dali()], choices=FEEDS)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=10, help="of each run, warm-up not counted")
+    chosen = parser.parse_args()
+    if chosen.photos is None:
+        parser.error("no photos at hand: name a folder with --photos")
+    return chosen
+
+
+def has_dali():
+    try:
+        return importlib.util.find_spec("nvidia.dali") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+class Runner:
+    def __init__(self, chosen, list_file, dataset):
+        self._chosen = chosen
+        self._inputs = ["--list", list_file, "--dataset", dataset, "--seconds", chosen.seconds]
+        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        self._environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+
+    def run(self, what, feed="headrace"):
+        command = [sys.executable, "-m", "bench.gpu.measure", what, "--feed", feed, *self._inputs]
+        done = subprocess.run(list(map(str, command)), env=self._environment, capture_output=True, text=True, timeout=300)
+        if done.returncode != 0:
+            raise RuntimeError(f"{what} with {feed} failed ({done.returncode}):\n{done.stderr[-3000:]}")
+        result = json.loads(done.stdout.strip().splitlines()[-1])
+        print(f"  {what} {feed}: {json.dumps(result)}", file=sys.stderr, flush=True)
+        return result
+
+    def alternating(self, what, feeds):
+        """{feed: [result of each run]}"""
+        runs = {feed: [] for feed in feeds}
+        for _ in range(self._chosen.repeats):
+            for feed in feeds:
+                runs[feed].append(self.run(what, feed))
+        return runs
+
+
+def median(runs, key):
+    return statistics.median(run[key] for run in runs)
+
+
+def training_rows(model, runs):
+    rows, (share, cores) = [], BARS.get(model, (None, None))
+    for feed, results in runs.items():
+        row = harness.median_row(f"{model}: {NAMES[feed]}", "img/s", results, "images_per_s")
+        rows.append(dataclasses.replace(row, what=f"{row.what}, {median(results, 'cores'):.2f} cores"))
+    if "synthetic" in runs and "headrace" in runs:
+        ratio = median(runs["headrace"], "images_per_s") / median(runs["synthetic"], "images_per_s")
+        used = median(runs["headrace"], "cores")
+        rows.append(harness.Row(f"{model}: Headrace / synthetic", 100 * ratio, "%", bar=f"≥ {100 * share:g} %" if share else "",
+                                met=ratio >= share if share else None))
+        rows.append(harness.Row(f"{model}: cores in all", used, "cores", bar=f"≤ {cores:g}" if cores else "",
+                                met=used <= cores if cores else None))
+    return rows
+
+
+def rows_of(what, runner, chosen):
+    if what == "latency":
+        runs = runner.alternating(what, ["headrace"])["headrace"]
+        return [harness.median_row('next(), device="cuda", a batch ready', "µs", runs, "median_us", "≤ 40 µs", lambda us: us <= 40),
+                harness.median_row("the same, 99th percentile", "µs", runs, "p99_us")]
+    if what == "none":
+        runs = runner.alternating(what, [feed for feed in chosen.feeds if feed != "synthetic"])
+        rows = []
+        for feed, results in runs.items():
+            bar = ("≥ 30,000", lambda value: value >= 30000) if feed == "headrace" else ()
+            row = harness.median_row(f"batches only: {NAMES[feed]}", "img/s", results, "images_per_s", *bar)
+            rows.append(dataclasses.replace(row, what=f"{row.what}, {median(results, 'cores'):.2f} cores"))
+        return rows
+    return training_rows(what, runner.alternating(what, chosen.feeds))
+
+
+def main():
+    import torch
+    from headrace import _library
+
+    chosen = arguments()
+    harness.HEADRACE = Path(_library.executable_path())
+    options = harness.Options(photos=chosen.photos.resolve(), work=chosen.work.resolve(), repeats=chosen.repeats,
+                              cores=tuple(sorted(os.sched_getaffinity(0))))
+    options.work.mkdir(parents=True, exist_ok=True)
+    list_file, dataset, _ = data.repeated(options, IMAGES)
+    runner = Runner(chosen, list_file, dataset)
+    runner.run("compare")
+    check_summaries({feed: runner.run("summary", feed) for feed in chosen.feeds if feed not in ("synthetic", "headrace")}
+                    | {"headrace": runner.run("summary")})
+    rows = []
+    for what in chosen.whats:
+        rows += rows_of(what, runner, chosen)
+    result = {"task": "gpu", **harness.description(options), "gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda,
+              "photos": options.photos.name, "seconds": chosen.seconds, "rows": [dataclasses.asdict(row) for row in rows]}
+    result["commit"] = result["commit"] or os.environ.get("HEADRACE_COMMIT")
+    folder = ROOT / "bench" / "results"
+    folder.mkdir(exist_ok=True)
+    (folder / "gpu.json").write_text(json.dumps(result, indent=1) + "\n")
+    table(rows)
+    return 1 if any(row.met is False for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
