@@ -53,7 +53,8 @@ class Runner:
         self._environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
     def run(self, what, feed="headrace"):
-        command = [sys.executable, "-m", "bench.gpu.measure", what, "--feed", feed, *self._inputs]
+        size = 64 if what == "latency" else 256
+        command = [sys.executable, "-m", "bench.gpu.measure", what, "--feed", feed, "--batch-size", size, *self._inputs]
         done = subprocess.run(list(map(str, command)), env=self._environment, capture_output=True, text=True, timeout=300)
         if done.returncode != 0:
             raise RuntimeError(f"{what} with {feed} failed ({done.returncode}):\n{done.stderr[-3000:]}")
