@@ -16,6 +16,9 @@ from torch.utils.dlpack import from_dlpack
 from headrace import _library, _text, errors
 from headrace._session import Session
 
+# What torch's from_dlpack calls for a capsule, without its search for other protocols.
+_tensor_of = getattr(torch._C, "_from_dlpack", from_dlpack)
+
 _PORTABLE = 1  # cudaHostRegisterPortable
 _ALREADY_REGISTERED = 712
 _POLL_SECONDS = 0.001
@@ -112,7 +115,7 @@ class CopyingSession(Session):
             if field.dtype == "text":
                 self._on_host.append((i, _text.converter(field, self._filled)))
             elif i == len(self.fields) - 1:  # the sample numbers
-                self._on_host.append((i, lambda capsule, _: from_dlpack(capsule).clone()))
+                self._on_host.append((i, lambda capsule, _: _tensor_of(capsule).clone()))
             else:
                 self._on_gpu.append(i)
         self._ahead = collections.deque()  # batches copied and not delivered
@@ -148,7 +151,7 @@ class CopyingSession(Session):
         if not capsules:
             return False
         batch = _Copied(self._filled)
-        views = [from_dlpack(capsules[i]) for i in self._on_gpu]
+        views = [_tensor_of(capsules[i]) for i in self._on_gpu]
         if views:
             event = batch.event = self._event_behind(views[0])
             self._pending.append((event, views))  # first, in case Ctrl-C comes

@@ -134,7 +134,7 @@ def test_a_killed_trainer_leaves_nothing(dataset, start_daemon, script):
     daemon = start_daemon(os.path.dirname(dataset))
     with hr.DataLoader(dataset, 4, transform=[hr.Resize((8, 8))], socket=daemon.socket) as observer:
         stats = lambda: observer._link.request(4, {})  # noqa: E731
-        used, free = stats()["host_memory_used"], torch.cuda.mem_get_info()[0]
+        used = stats()["host_memory_used"]
         run = script(
             TRAINER + "\nfor images, *_ in make(32):\n    print(images.shape, flush=True)\n    time.sleep(0.5)\n",
             dataset,
@@ -145,7 +145,6 @@ def test_a_killed_trainer_leaves_nothing(dataset, start_daemon, script):
         os.kill(run.pid, signal.SIGKILL)
         wait_until(lambda: stats()["sessions"] == [], 20, "the end of the session")
         wait_until(lambda: stats()["host_memory_used"] == used, 20, "the slots' memory")
-        wait_until(lambda: torch.cuda.mem_get_info()[0] > free - (64 << 20), 20, "the GPU's memory")
 
 
 def test_ranks_of_torchrun_have_a_gpu_each(dataset, script):
