@@ -12,7 +12,9 @@ namespace {
 constexpr char kExamples[] = R"(
 Examples:
   headrace index /data/train
-      makes the NNNNN.index files anew from the LMDB files, for a lost or damaged index or a newer program)";
+      makes the NNNNN.index files anew from the LMDB files, for a lost or damaged index or a newer program
+  headrace index /data/train --entry-interval 4
+      with an entry point every 4 MCUs: crops are decoded a little faster, the index is twice as large)";
 
 struct Arguments {
   std::string dataset;
@@ -27,8 +29,10 @@ int RunIndex(const Arguments& arguments) {
   const auto view = [&] {
     return ProgressView{"indexing", "samples", progress.samples, progress.samples_total, progress.bytes, ""};
   };
-  RunWithProgress([&] { status = RebuildIndex(arguments.dataset, arguments.threads, arguments.entry_interval, &progress); }, view,
-                  &progress.stop, arguments.quiet);
+  const auto rebuild = [&] {
+    status = RebuildIndex(arguments.dataset, arguments.threads, arguments.entry_interval, &progress);
+  };
+  RunWithProgress(rebuild, view, &progress.stop, arguments.quiet);
   if (!status.ok()) {
     PrintError(status);
     return kExitFailed;

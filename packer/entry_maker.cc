@@ -24,7 +24,9 @@ std::string EntryMaker::Transcode(absl::Span<const uint8_t> file, ImageInfo* ima
   }
   if (options_.check) {
     JpegCoefficients before, after;
-    if (!transcoder_.Read(file, &before).ok() || !transcoder_.Read(*out, &after).ok() || !HaveSameBlocks(before, after)) return "";
+    if (!transcoder_.Read(file, &before).ok() || !transcoder_.Read(*out, &after).ok() || !HaveSameBlocks(before, after)) {
+      return "";
+    }
   }
   *image = *made;
   return process;

@@ -15,9 +15,9 @@ struct RebuildProgress {
   std::atomic<bool> stop{false};
 };
 
-// Gives the same bytes as packing did with this `entry_interval` (−1: the one that packing was asked for with). Each file is replaced when its successor is complete. Needs dataset.json, not the
-// old indexes. `threads` shards at a time (0: one per core this process may use). DATA_LOSS when a shard does not match its
-// checksum: then its index is left as it is.
+// Gives the same bytes as packing did with this `entry_interval` (−1: the one that packing was asked for with). Each file is
+// replaced when its successor is complete on the disk. Needs dataset.json, not the old indexes. `threads` shards at a time (0:
+// one per core this process may use). DATA_LOSS when a shard does not match its checksum: then its index is left as it is.
 absl::Status RebuildIndex(const std::string& dataset, int threads, int entry_interval, RebuildProgress* progress);
 
 }  // namespace headrace

@@ -123,7 +123,7 @@ class Dataset {
   // DATA_LOSS naming shard and sample: the entry data is damaged, cut off, or of another image than the row describes; the
   // image itself may be whole. Whatever the bytes are, what `entries` gives stays inside the bounds that entry_data.h
   // states, and the scan inside the image's bytes. One pread of about 3 % of the image's size, and one more where tables
-  // are shared with an earlier image and were not used lately; about 2 µs from the page cache. Allocates only for entry data larger than any before.
+  // are shared with an earlier image and were not used lately. Allocates only for entry data larger than any before.
   absl::StatusOr<bool> ReadEntries(const SampleRow& row, ImageEntries* entries) const;
   // Tells the kernel that ReadEntries will come (posix_fadvise WILLNEED); does not wait.
   void PrefetchEntries(const SampleRow& row) const;

@@ -9,8 +9,8 @@
 
 namespace headrace {
 
-// Writes `parts` one after the other, and behind them the first `copied_bytes` bytes of `copied_fd`, to `path`.tmp, brings it to the disk, and renames it to `path`, replacing what was
-// there. RESOURCE_EXHAUSTED naming the file when the disk is full.
+// Writes `parts` one after the other, and behind them the first `copied_bytes` bytes of `copied_fd`, to `path`.tmp, brings it
+// to the disk, and renames it to `path`, replacing what was there. RESOURCE_EXHAUSTED naming the file when the disk is full.
 absl::Status WriteFileDurably(const std::string& path, absl::Span<const std::string* const> parts, int copied_fd = -1,
                               uint64_t copied_bytes = 0);
 

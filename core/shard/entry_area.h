@@ -21,7 +21,8 @@ class EntryArea {
   ~EntryArea();
 
   // Adds an image's entry data (EncodeEntries; its tables_offset is filled in here) and behind it its table set
-  // (EncodeTables), unless an equal one is there. `row` receives the place of what was added. RESOURCE_EXHAUSTED when the disk is full.
+  // (EncodeTables), unless an equal one is there. `row` receives the place of what was added. RESOURCE_EXHAUSTED when the disk
+  // is full.
   absl::Status Append(const std::string& tables, std::string* entries, SampleRow* row);
 
   // Brings everything into the file.

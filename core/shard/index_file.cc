@@ -71,7 +71,8 @@ absl::Status CheckEntryArea(const std::string& path, const IndexHeader& header) 
     done += n;
   }
   if (XXH3_64bits_digest(state.get()) == header.entries_checksum) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(path, ": the entry data does not match its checksum (`headrace index` makes it anew)"));
+  return absl::DataLossError(
+      absl::StrCat(path, ": the entry data does not match its checksum (`headrace index` makes it anew)"));
 }
 
 absl::Status VisitIndexRows(const std::string& path, const IndexHeader& header, const std::vector<Field>& fields,

@@ -297,7 +297,9 @@ class EntryBuilder::Impl {
           int& value = dc[blocks[b].component];
           value += difference;
           if (value < -2048 || value > 2047) return Flawed("a DC coefficient out of range");
-          if (!SkipAc(*blocks[b].ac, &reader)) return Flawed("an undefined Huffman code or a block of more than 64 coefficients");
+          if (!SkipAc(*blocks[b].ac, &reader)) {
+            return Flawed("an undefined Huffman code or a block of more than 64 coefficients");
+          }
         }
         if (reader.position() > end) return Flawed("the data ends too early");
       }

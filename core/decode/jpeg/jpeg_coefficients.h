@@ -20,7 +20,8 @@ struct JpegCoefficients {
     std::vector<int16_t> blocks;       // 64 each, in natural order
 
     const int16_t* block(int row, int column) const {
-      return &blocks[size_t{64} * (static_cast<size_t>(row) * static_cast<size_t>(blocks_per_row) + static_cast<size_t>(column))];
+      const size_t number = static_cast<size_t>(row) * static_cast<size_t>(blocks_per_row) + static_cast<size_t>(column);
+      return blocks.data() + 64 * number;
     }
   };
   std::vector<Component> components;
