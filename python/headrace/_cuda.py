@@ -5,6 +5,7 @@ them has passed, the slot is given back. The host waits for none of this: the st
 """
 
 import collections
+import ctypes
 import os
 import time
 import warnings
@@ -18,6 +19,9 @@ from headrace._session import Session
 
 # What torch's from_dlpack calls for a capsule, without its search for other protocols.
 _tensor_of = getattr(torch._C, "_from_dlpack", from_dlpack)
+
+# The handle of a device's current stream: 5 µs less than a torch.cuda.Stream of it.
+_current_handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 _PORTABLE = 1  # cudaHostRegisterPortable
 _ALREADY_REGISTERED = 712
@@ -49,6 +53,7 @@ class Gpu:
         self.device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
         # Of the pool of high priority, which hardly anybody else takes streams from: copies queue behind nobody's kernels.
         self.stream = torch.cuda.Stream(self.device, priority=-1)
+        self._streams = {}  # handle: stream
 
     def event(self):
         return torch.cuda.Event()
@@ -72,11 +77,26 @@ class Gpu:
         except RuntimeError:
             pass
 
+    def _current_stream(self):
+        if _current_handle is None:
+            return torch.cuda.current_stream(self.device)
+        handle = _current_handle(self.device.index)
+        if handle not in self._streams:
+            self._streams[handle] = torch.cuda.current_stream(self.device)
+        return self._streams[handle]
+
     def copy(self, tensors, event):
         """Starts copies of tensors in pinned memory. They are complete when the event has passed."""
-        with torch.cuda.stream(self.stream):
+        if torch.cuda.current_device() != self.device.index:
+            with torch.cuda.device(self.device):
+                return self.copy(tensors, event)
+        current = self._current_stream()
+        try:  # as `with torch.cuda.stream(…)`, 10 µs faster
+            torch.cuda.set_stream(self.stream)
             copies = [tensor.to(self.device, non_blocking=True) for tensor in tensors]
-        event.record(self.stream)
+            event.record(self.stream)
+        finally:
+            torch.cuda.set_stream(current)
         return copies
 
     def is_idle(self, wait):
@@ -89,9 +109,10 @@ class Gpu:
             return True  # the context is lost, and with it every copy
 
     def deliver(self, copies, event):
-        """Lets the caller's current stream use them; nobody's host waits."""
-        current = torch.cuda.current_stream(self.device)
-        current.wait_event(event)
+        """Lets the caller's current stream use them, behind the event (None: it has passed). Nobody's host waits."""
+        current = self._current_stream()
+        if event is not None:
+            event.wait(current)
         for copy in copies:
             copy.record_stream(current)
 
@@ -119,7 +140,7 @@ class CopyingSession(Session):
             else:
                 self._on_gpu.append(i)
         self._ahead = collections.deque()  # batches copied and not delivered
-        self._pending = collections.deque()  # (event, views of slots) of copies that may be running
+        self._pending = collections.deque()  # (batch, views of its slot) of copies that may be running
         self._events = {}  # where a slot's first field lies: the event behind the copies out of that slot
         _live.add(self)
 
@@ -136,14 +157,14 @@ class CopyingSession(Session):
         batch = ahead.popleft()
         self.cursor, self.batch = batch.cursor, batch
         if batch.copies:
-            self._gpu.deliver(batch.copies, batch.event)
+            self._gpu.deliver(batch.copies, None if batch.is_copied else batch.event)
         return batch.values
 
     def _give_back(self):
         """Drops the views that have been copied; the next look into the ring gives their slots back."""
         pending = self._pending
-        while pending and pending[0][0].query():
-            pending.popleft()
+        while pending and pending[0][0].event.query():
+            pending.popleft()[0].is_copied = True
 
     def _copy_next(self):
         """Starts copying the next batch, if one is ready. Whether it was."""
@@ -153,9 +174,9 @@ class CopyingSession(Session):
         batch = _Copied(self._filled)
         views = [_tensor_of(capsules[i]) for i in self._on_gpu]
         if views:
-            event = batch.event = self._event_behind(views[0])
-            self._pending.append((event, views))  # first, in case Ctrl-C comes
-            batch.copies = self._gpu.copy(views, event)
+            batch.event = self._event_behind(views[0])
+            self._pending.append((batch, views))  # first, in case Ctrl-C comes
+            batch.copies = self._gpu.copy(views, batch.event)
         if self._on_host:
             batch.values = values = [None] * len(capsules)
             for i, copy in zip(self._on_gpu, batch.copies):
@@ -237,13 +258,13 @@ class CopyingSession(Session):
 class _Copied:
     """A batch whose copies have been started."""
 
-    __slots__ = ("epoch", "position", "length", "bad_samples", "cursor", "copies", "event", "values")
+    __slots__ = ("epoch", "position", "length", "bad_samples", "cursor", "copies", "event", "is_copied", "values")
 
     def __init__(self, filled):
         self.epoch, self.position, self.length = filled.epoch, filled.position, filled.length
         self.bad_samples = filled.bad_samples
         self.cursor = (filled.next_epoch, filled.next_position)
-        self.copies = ()
+        self.copies, self.is_copied = (), False
 
 
 class _PinnedRing:
@@ -281,12 +302,11 @@ def _release_retired(wait=False):
 
 
 _live = weakref.WeakSet()
-_of_the_parent = []
 
 
 def _keep_parents_objects():
-    """In a forked child: objects of the parent's CUDA must not be destroyed, which would call CUDA."""
-    _of_the_parent.extend([*_live, *_retired])
+    """In a forked child: objects of the parent's CUDA must not be destroyed, at exit neither: that would call CUDA."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object([*_live, *_retired]))
     _live.clear()
     _retired.clear()
 
