@@ -37,18 +37,18 @@ def rate(batches, step, seconds):
     for _ in range(WARM_UP):
         step(*next(batches))
     torch.cuda.synchronize()
-    images = waited = 0
+    images, waits = 0, []
     cpu, start = tree_cpu_seconds(), time.perf_counter()
     while (entered := time.perf_counter()) - start < seconds:
         batch = next(batches)
-        waited += time.perf_counter() - entered
+        waits.append(time.perf_counter() - entered)
         step(*batch)
         images += len(batch[1])
     torch.cuda.synchronize()
     took = time.perf_counter() - start
     cpu = tree_cpu_seconds() - cpu
-    return {"images_per_s": images / took, "cores": cpu / took, "cpu_s_per_1000": cpu / images * 1000, "in_next": waited / took,
-            "seconds": took, "images": images, "allocated_mb": torch.cuda.max_memory_allocated() >> 20,
+    return {"images_per_s": images / took, "cores": cpu / took, "cpu_s_per_1000": cpu / images * 1000, "in_next": sum(waits) / took,
+            "next_median_us": 1e6 * statistics.median(waits), "seconds": took, "images": images, "allocated_mb": torch.cuda.max_memory_allocated() >> 20,
             "reserved_mb": torch.cuda.max_memory_reserved() >> 20}
 
 

@@ -85,6 +85,7 @@ def training_rows(model, runs):
         used = median(runs["headrace"], "cores")
         rows.append(harness.Row(f"{model}: Headrace / synthetic", 100 * ratio, "%", bar=f"≥ {100 * share:g} %" if share else "",
                                 met=ratio >= share if share else None))
+        rows.append(harness.Row(f"{model}: next()", median(runs["headrace"], "next_median_us"), "µs"))
         rows.append(harness.Row(f"{model}: cores in all", used, "cores", bar=f"≤ {cores:g}" if cores else "",
                                 met=used <= cores if cores else None))
     return rows

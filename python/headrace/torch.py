@@ -10,7 +10,7 @@ import warnings
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from headrace import _arguments, _cuda
+from headrace import _arguments, _copying, _gpu
 from headrace.errors import (  # noqa: F401
     BadSampleError,
     DaemonError,
@@ -51,7 +51,7 @@ class DataLoader(Loader):
                  device="cpu", dtype=torch.float32, memory_format=torch.contiguous_format, fields=None,
                  return_index=False, rank=None, world_size=None, num_workers=None, prefetch_factor=2, pin_memory=False,
                  timeout=60, on_bad_sample="fail", engine="auto", socket=None, **pytorch):  # fmt: skip
-        self._device = _cuda.check(device)
+        self._device = _gpu.check(device)
         super().__init__(
             dataset, batch_size, shuffle, transform=transform, drop_last=drop_last, last_batch=last_batch, seed=seed,
             dtype=dtype, memory_format=memory_format, fields=fields, return_index=return_index, rank=rank,
@@ -71,7 +71,8 @@ class DataLoader(Loader):
     def _open_session(self, *arguments):
         if self._device is None:
             return super()._open_session(*arguments)
-        return _cuda.CopyingSession(_cuda.Gpu(self._device), self.prefetch_factor, *arguments)
+        gpu = _gpu.Gpu(self._device)
+        return _copying.CopyingSession(gpu, self.prefetch_factor, lambda capsule, _: _new_tensor(capsule).clone(), *arguments)
 
     def _converter_of(self, field, session):
         return super()._converter_of(field, session) if self._device is None else lambda value, _: value

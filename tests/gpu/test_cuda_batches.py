@@ -5,6 +5,7 @@ A kernel that only waits (torch.cuda._sleep) holds a stream up, so that what com
 
 import gc
 import os
+import threading
 import warnings
 
 import pytest
@@ -13,7 +14,7 @@ from loaders import same, samples, session_of
 from processes import wait_until
 
 import headrace.torch as hr
-from headrace import _cuda
+from headrace import _copying, _gpu
 
 if not torch.cuda.is_available():
     pytest.skip("no GPU: torch.cuda.is_available() is False", allow_module_level=True)
@@ -40,7 +41,7 @@ def batch_is_ready(loader):
 def rings():
     """The rings that this process has mapped, without those of dropped loaders."""
     gc.collect()
-    _cuda._release_retired(wait=True)
+    _copying._release_retired(wait=True)
     with open("/proc/self/maps") as maps:
         return {line.split()[4] for line in maps if "memfd:" in line}
 
@@ -260,8 +261,8 @@ def test_a_graph_is_replayed_between_batches(dataset, expected):
 
 
 def test_memory_that_cuda_does_not_register_is_a_warning_and_right(dataset, expected, monkeypatch):
-    register = _cuda.Gpu.pin
-    monkeypatch.setattr(_cuda.Gpu, "pin", lambda gpu, address, size: register(gpu, 0, size))  # an error of the runtime
+    register = _gpu.Gpu.pin
+    monkeypatch.setattr(_gpu.Gpu, "pin", lambda gpu, address, size: register(gpu, 0, size))  # an error of the runtime
     with pytest.warns(UserWarning, match="pinned"):
         assert same(list(make(dataset)), expected[0])
     torch.zeros(10, device="cuda").add_(1).sum().item()  # no kernel is blamed for it
@@ -305,6 +306,21 @@ def test_the_current_device_when_the_first_batch_is_taken(dataset, expected):
 def test_a_device_that_is_not_there_is_refused(dataset):
     with pytest.raises(hr.InvalidArgumentError, match="GPU"):
         make(dataset, device=f"cuda:{torch.cuda.device_count()}")
+
+
+def test_threads_that_have_not_used_the_gpu_take_turns(dataset, expected):
+    iterator, got = iter(make(dataset)), {}
+
+    def take(steps):
+        for step in steps:
+            images, labels, index = next(iterator)
+            got[step] = (images.cpu(), labels.cpu(), index)
+
+    for steps in ([0, 1], [2], [3, 4, 5], [6, 7, 8]):
+        thread = threading.Thread(target=take, args=(steps,))
+        thread.start()
+        thread.join()
+    assert same([got[step] for step in range(9)], expected[0])
 
 
 def test_every_sample_comes_once_over_epochs(dataset):

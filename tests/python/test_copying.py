@@ -14,7 +14,7 @@ from loaders import same, samples, session_of
 from processes import wait_until
 
 import headrace.torch as hr
-from headrace import _cuda
+from headrace import _copying, _gpu
 
 LARGE = [hr.RandomResizedCrop(96)]
 
@@ -22,7 +22,7 @@ LARGE = [hr.RandomResizedCrop(96)]
 @pytest.fixture(autouse=True)
 def gpus(monkeypatch):
     yield fake_gpu.install(monkeypatch.setattr)
-    _cuda._release_retired(wait=True)
+    _copying._release_retired(wait=True)
 
 
 def make(dataset, batch_size=16, device="cuda", **arguments):
@@ -95,7 +95,7 @@ def test_a_slot_is_given_back_only_when_the_copy_out_of_it_is_done(dataset, gpus
     with pytest.raises(TimeoutError, match="has not finished copying"):
         while True:
             got.append(next(iterator))
-    assert sum(isinstance(job, fake_gpu.FakeEvent) for job in gpu.queue) == loader.stats()["slots_leased"] == 4
+    assert gpu.num_queued() == loader.stats()["slots_leased"] == 4
     gpu.run(1)  # one slot: the next batch comes, and no more
     with pytest.raises(TimeoutError):
         while True:
@@ -266,7 +266,7 @@ def test_memory_that_cannot_be_pinned_is_a_warning_and_right(dataset, monkeypatc
         def unpin(self, address):
             raise AssertionError("it was not registered")
 
-    monkeypatch.setattr(_cuda, "Gpu", Unpinnable)
+    monkeypatch.setattr(_gpu, "Gpu", Unpinnable)
     with pytest.warns(UserWarning, match="pinned"):
         with make(dataset) as loader:
             assert same(list(loader), list(make(dataset, device="cpu")))

@@ -1,11 +1,11 @@
-"""A GPU for machines that have none: what headrace/_cuda.py asks of torch.cuda, with copies that run when the test says."""
+"""A GPU for machines that have none: headrace/_gpu.py's calls, with copies that run when the test says."""
 
 import collections
 import ctypes
 
 import torch
 
-from headrace import _cuda
+from headrace import _gpu
 
 
 def mapped(address):
@@ -18,19 +18,13 @@ def mapped(address):
     return ""
 
 
-class FakeEvent:
-    def __init__(self, gpu):
-        self._gpu, self.passed = gpu, True
-
-    def query(self):
-        if self.passed or not self._gpu.automatic:
-            return self.passed
-        self._gpu.run(1)  # and the next time it is seen
-        return False
+class FakeSlot:
+    def __init__(self, sources):
+        self.sources = sources
 
 
 class FakeGpu:
-    """`automatic`: a copy runs when its event has been asked for once, or its batch is delivered. Otherwise with run() only.
+    """`automatic`: a copy runs when somebody has asked for its slot once, or its batch is delivered. Otherwise with run() only.
 
     A copy reads the slot when it runs, not when it is started, so a slot that was given back too early shows.
     """
@@ -39,13 +33,13 @@ class FakeGpu:
 
     def __init__(self, device):
         self.device, self.automatic = device, True
-        self.queue = collections.deque()  # (address, size in bytes, copy) of a field, or an event
+        self.queue = collections.deque()  # (address, size in bytes, copy) of a field, or a slot behind its fields
         self.pinned, self.unpinned = {}, []
         self.calls = self.most_queued = 0
         FakeGpu.made.append(self)
 
-    def event(self):
-        return FakeEvent(self)
+    def slot(self, sources):
+        return FakeSlot(sources)
 
     def pin(self, address, size):
         self.calls += 1
@@ -61,56 +55,58 @@ class FakeGpu:
         assert not any(address <= job[0] < address + size for job in self.queue if isinstance(job, tuple))
         self.unpinned.append(address)
 
-    def copy(self, tensors, event):
+    def copy(self, fields, length, slot):
         self.calls += 1
-        copies = [torch.empty_like(tensor) for tensor in tensors]
-        for tensor, copy in zip(tensors, copies):
-            size = tensor.numel() * tensor.element_size()
-            slots = [slot for slot, length in self.pinned.items() if slot <= tensor.data_ptr() and
-                     tensor.data_ptr() + size <= slot + length]  # fmt: skip
-            assert len(slots) == 1 or size == 0, "a copy reads from one pinned slot"
-            self.queue.append((tensor.data_ptr(), size, copy))
-        self.queue.append(event)
-        event.passed = False
-        self.most_queued = max(self.most_queued, sum(isinstance(job, FakeEvent) for job in self.queue))
+        copies = [torch.empty_strided((length, *field.shape), field.strides, dtype=field.dtype) for field in fields]
+        if slot is None:
+            assert length == 0
+            return copies
+        for field, source, copy in zip(fields, slot.sources, copies):
+            size = length * field.sample_bytes
+            inside = [pin for pin, pinned in self.pinned.items() if pin <= source and source + size <= pin + pinned]
+            assert len(inside) == 1, "a copy reads from one pinned slot"
+            self.queue.append((source, size, copy))
+        self.queue.append(slot)
+        self.most_queued = max(self.most_queued, self.num_queued())
         return copies
+
+    def num_queued(self):
+        """Batches whose copies have not run."""
+        return sum(isinstance(job, FakeSlot) for job in self.queue)
+
+    def has_copied(self, slot):
+        if slot not in self.queue:
+            return True
+        if self.automatic:
+            self.run(1)  # and the next time it is seen
+        return False
 
     def run(self, batches=None):
         """Runs the copies of the oldest batches (all)."""
         while self.queue and batches != 0:
             job = self.queue.popleft()
-            if isinstance(job, FakeEvent):
-                job.passed = job not in self.queue  # recorded again meanwhile: that counts
+            if isinstance(job, FakeSlot):
                 batches = None if batches is None else batches - 1
                 continue
             address, size, copy = job
-            if size:
-                bytes_of(copy).copy_(torch.frombuffer(memory(address, size), dtype=torch.uint8))
+            assert copy.untyped_storage().nbytes() == size
+            ctypes.memmove(copy.data_ptr(), address, size)
 
     def is_idle(self, wait):
         if wait:
             self.run()
         return not self.queue
 
-    def deliver(self, copies, event):
+    def deliver(self, copies, slot):
         """The caller is going to look at them: their turn has come, unless the test holds the GPU."""
         self.calls += 1
-        while self.automatic and event is not None and not event.passed:
+        while self.automatic and slot in self.queue:
             self.run(1)
-
-
-def memory(address, size):
-    return (ctypes.c_char * size).from_address(address)
-
-
-def bytes_of(tensor):
-    """The tensor's memory, whatever its strides."""
-    return torch.tensor([], dtype=torch.uint8).set_(tensor.untyped_storage())
 
 
 def install(replace=setattr):
     """headrace.torch.DataLoader(device="cuda") uses fake GPUs from now on. The list of them, as they are made."""
     FakeGpu.made = []
-    replace(_cuda, "Gpu", FakeGpu)
+    replace(_gpu, "Gpu", FakeGpu)
     replace(torch.cuda, "device_count", lambda: 2)
     return FakeGpu.made

@@ -11,110 +11,10 @@ import time
 import warnings
 import weakref
 
-import torch
-from torch.utils.dlpack import from_dlpack
-
-from headrace import _library, _text, errors
+from headrace import _gpu, _library, _text, errors
 from headrace._session import Session
 
-# What torch's from_dlpack calls for a capsule, without its search for other protocols.
-_tensor_of = getattr(torch._C, "_from_dlpack", from_dlpack)
-
-# The handle of a device's current stream: 5 µs less than a torch.cuda.Stream of it.
-_current_handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-
-_PORTABLE = 1  # cudaHostRegisterPortable
-_ALREADY_REGISTERED = 712
 _POLL_SECONDS = 0.001
-
-
-def check(device):
-    """The torch.device, or None for the CPU. Does not initialise CUDA."""
-    device = torch.device(device)
-    if device.type == "cpu":
-        return None
-    if device.type != "cuda":
-        raise errors.UnsupportedError(f'device="{device}": batches come to "cpu" or "cuda"')
-    if torch.cuda.device_count() == 0:
-        raise errors.UnsupportedError(f'device="{device}": torch finds no GPU, use device="cpu"')
-    if device.index is not None and device.index >= torch.cuda.device_count():
-        raise errors.InvalidArgumentError(f'device="{device}": torch finds {torch.cuda.device_count()} GPU(s)')
-    return device
-
-
-class Gpu:
-    """What copying needs of torch.cuda, on one device and a stream of its own. Tests have a fake one."""
-
-    def __init__(self, device):
-        try:
-            torch.cuda.init()
-        except RuntimeError as error:  # in a child that was forked after CUDA was initialised, for one
-            raise errors.UnsupportedError(f'device="{device}": {error}') from error
-        self.device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
-        # Of the pool of high priority, which hardly anybody else takes streams from: copies queue behind nobody's kernels.
-        self.stream = torch.cuda.Stream(self.device, priority=-1)
-        self._streams = {}  # handle: stream
-
-    def event(self):
-        return torch.cuda.Event()
-
-    def pin(self, address, size):
-        with torch.cuda.device(self.device):
-            code = int(torch.cuda.cudart().cudaHostRegister(address, size, _PORTABLE))
-            if code:
-                self._forget_error()
-        return code in (0, _ALREADY_REGISTERED)
-
-    def unpin(self, address):
-        with torch.cuda.device(self.device):
-            if int(torch.cuda.cudart().cudaHostUnregister(address)):
-                self._forget_error()
-
-    def _forget_error(self):
-        """The runtime remembers a call's error until somebody asks; the next kernel's launch would be blamed for it."""
-        try:
-            torch.zeros(1, device=self.device)
-        except RuntimeError:
-            pass
-
-    def _current_stream(self):
-        if _current_handle is None:
-            return torch.cuda.current_stream(self.device)
-        handle = _current_handle(self.device.index)
-        if handle not in self._streams:
-            self._streams[handle] = torch.cuda.current_stream(self.device)
-        return self._streams[handle]
-
-    def copy(self, tensors, event):
-        """Starts copies of tensors in pinned memory. They are complete when the event has passed."""
-        if torch.cuda.current_device() != self.device.index:
-            with torch.cuda.device(self.device):
-                return self.copy(tensors, event)
-        current = self._current_stream()
-        try:  # as `with torch.cuda.stream(…)`, 10 µs faster
-            torch.cuda.set_stream(self.stream)
-            copies = [tensor.to(self.device, non_blocking=True) for tensor in tensors]
-            event.record(self.stream)
-        finally:
-            torch.cuda.set_stream(current)
-        return copies
-
-    def is_idle(self, wait):
-        """Whether every copy is done."""
-        try:
-            if wait:
-                self.stream.synchronize()
-            return self.stream.query()
-        except RuntimeError:
-            return True  # the context is lost, and with it every copy
-
-    def deliver(self, copies, event):
-        """Lets the caller's current stream use them, behind the event (None: it has passed). Nobody's host waits."""
-        current = self._current_stream()
-        if event is not None:
-            event.wait(current)
-        for copy in copies:
-            copy.record_stream(current)
 
 
 class CopyingSession(Session):
@@ -124,24 +24,27 @@ class CopyingSession(Session):
     that; `cursor` and `batch` are those of the batch delivered.
     """
 
-    def __init__(self, gpu, prefetch_factor, *arguments):
+    def __init__(self, gpu, prefetch_factor, index_converter, *arguments):
         _release_retired()
         self._ring = None
         super().__init__(*arguments)
         self._gpu, self._prefetch_factor = gpu, prefetch_factor
         self._library.hr_session_lease_all(self._handle)
         self._filled = self.batch  # what the library fills
-        self._on_gpu, self._on_host = [], []
+        info = self._library.hr_session_info(self._handle).contents
+        self._on_gpu, self._on_host, self._layouts = [], [], []
         for i, field in enumerate(self.fields[: self.num_wanted]):
+            layout = info.fields[i]
             if field.dtype == "text":
                 self._on_host.append((i, _text.converter(field, self._filled)))
             elif i == len(self.fields) - 1:  # the sample numbers
-                self._on_host.append((i, lambda capsule, _: _tensor_of(capsule).clone()))
+                self._on_host.append((i, index_converter))
             else:
                 self._on_gpu.append(i)
+                self._layouts.append(_gpu.Field(field.dtype, layout.shape[: field.ndim], layout.strides[: field.ndim]))
         self._ahead = collections.deque()  # batches copied and not delivered
-        self._pending = collections.deque()  # (batch, views of its slot) of copies that may be running
-        self._events = {}  # where a slot's first field lies: the event behind the copies out of that slot
+        self._pending = collections.deque()  # (batch, capsules on its slot) of copies that may be running
+        self._slots = {}  # of the present ring; by the address of a slot's first managed tensor, which is the library's
         _live.add(self)
 
     def next(self, timeout_ms):
@@ -157,13 +60,13 @@ class CopyingSession(Session):
         batch = ahead.popleft()
         self.cursor, self.batch = batch.cursor, batch
         if batch.copies:
-            self._gpu.deliver(batch.copies, None if batch.is_copied else batch.event)
+            self._gpu.deliver(batch.copies, None if batch.is_copied else batch.slot)
         return batch.values
 
     def _give_back(self):
-        """Drops the views that have been copied; the next look into the ring gives their slots back."""
+        """Drops the capsules of slots that have been copied; the next look into the ring gives these back."""
         pending = self._pending
-        while pending and pending[0][0].event.query():
+        while pending and self._gpu.has_copied(pending[0][0].slot):
             pending.popleft()[0].is_copied = True
 
     def _copy_next(self):
@@ -172,11 +75,11 @@ class CopyingSession(Session):
         if not capsules:
             return False
         batch = _Copied(self._filled)
-        views = [_tensor_of(capsules[i]) for i in self._on_gpu]
-        if views:
-            batch.event = self._event_behind(views[0])
-            self._pending.append((batch, views))  # first, in case Ctrl-C comes
-            batch.copies = self._gpu.copy(views, batch.event)
+        if self._on_gpu:
+            if self._filled.leased:
+                batch.slot = self._slots.get(self.addresses[self._on_gpu[0]]) or self._new_slot()
+                self._pending.append((batch, capsules))  # first, in case Ctrl-C comes
+            batch.copies = self._gpu.copy(self._layouts, batch.length, batch.slot)
         if self._on_host:
             batch.values = values = [None] * len(capsules)
             for i, copy in zip(self._on_gpu, batch.copies):
@@ -209,25 +112,20 @@ class CopyingSession(Session):
     def _wait_in_library(self, milliseconds):
         return self._library.hr_session_wait(self._handle, milliseconds)
 
-    def _event_behind(self, view):
-        """The event for the copies out of a slot, which is registered as pinned when it is seen for the first time."""
-        if not self._filled.leased:  # no sample in it: nothing is copied
-            return self._gpu.event()
-        address = view.data_ptr()
-        if address not in self._events:
-            self._pin_slot(address)
-        return self._events[address]
-
-    def _pin_slot(self, address):
+    def _new_slot(self):
+        """The slot of the batch just taken, seen for the first time: registers its memory as pinned."""
         held = self._library.hr_session_hold_ring(self._handle)
         if self._ring is not None and self._ring.held == held:
             self._library.hr_ring_release(held)
         else:  # the first one, or that of another daemon
             self._retire_ring()
-            self._ring, self._events = _PinnedRing(self._gpu, held), {}
+            self._ring, self._slots = _PinnedRing(self._gpu, held), {}
         info = self._library.hr_session_info(self._handle).contents
-        self._ring.pin(address - info.fields[self._on_gpu[0]].offset, info.slot_bytes)
-        self._events[address] = self._gpu.event()
+        addresses = [self.addresses[i] for i in self._on_gpu]
+        sources = [_library.ManagedTensor.from_address(address).data for address in addresses]
+        self._ring.pin(sources[0] - info.fields[self._on_gpu[0]].offset, info.slot_bytes)
+        slot = self._slots[addresses[0]] = self._gpu.slot(sources)
+        return slot
 
     def _retire_ring(self):
         ring, self._ring = self._ring, None
@@ -258,13 +156,13 @@ class CopyingSession(Session):
 class _Copied:
     """A batch whose copies have been started."""
 
-    __slots__ = ("epoch", "position", "length", "bad_samples", "cursor", "copies", "event", "is_copied", "values")
+    __slots__ = ("epoch", "position", "length", "bad_samples", "cursor", "copies", "slot", "is_copied", "values")
 
     def __init__(self, filled):
         self.epoch, self.position, self.length = filled.epoch, filled.position, filled.length
         self.bad_samples = filled.bad_samples
         self.cursor = (filled.next_epoch, filled.next_position)
-        self.copies, self.is_copied = (), False
+        self.copies, self.slot, self.is_copied = (), None, False
 
 
 class _PinnedRing:
