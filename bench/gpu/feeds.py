@@ -19,7 +19,7 @@ def headrace_loader(arguments, device, **more):
     import headrace.torch as hr
 
     return hr.DataLoader(arguments.dataset, arguments.batch_size, True, seed=1, drop_last=True, device=device,
-                         transform=train_transform(hr), **LAYOUT, **more)
+                         num_workers=arguments.workers, transform=train_transform(hr), **LAYOUT, **more)
 
 
 def synthetic(arguments):
@@ -59,8 +59,8 @@ class Photos(torch.utils.data.Dataset):
 
 
 def dataloader(arguments):
-    loader = torch.utils.data.DataLoader(Photos(arguments.list), arguments.batch_size, shuffle=True, drop_last=True, pin_memory=True,
-                                         num_workers=len(os.sched_getaffinity(0)), persistent_workers=True)
+    loader = torch.utils.data.DataLoader(Photos(arguments.list), arguments.batch_size, shuffle=True, drop_last=True,
+                                         pin_memory=True, num_workers=len(os.sched_getaffinity(0)), persistent_workers=True)
     for images, labels in endless(loader):
         yield images.to("cuda", non_blocking=True).to(**LAYOUT), labels.to("cuda", non_blocking=True)
 
@@ -79,12 +79,13 @@ def dali(arguments):
         image = fn.decoders.image_random_crop(encoded, device="mixed", output_type=types.RGB, random_area=[0.08, 1.0],
                                               random_aspect_ratio=[3 / 4, 4 / 3], num_attempts=10)
         image = fn.resize(image, device="gpu", size=[224, 224], interp_type=types.INTERP_LINEAR, antialias=True)
-        image = fn.crop_mirror_normalize(image, device="gpu", dtype=types.FLOAT16, output_layout="HWC", mirror=fn.random.coin_flip(),
-                                         mean=[255 * m for m in MEAN], std=[255 * s for s in DEVIATION])
+        image = fn.crop_mirror_normalize(image, device="gpu", dtype=types.FLOAT16, output_layout="HWC",
+                                         mirror=fn.random.coin_flip(), mean=[255 * m for m in MEAN],
+                                         std=[255 * s for s in DEVIATION])
         return image, label.gpu()
 
     for batch in DALIGenericIterator([pipeline()], ["images", "labels"], size=-1):
         yield batch[0]["images"].permute(0, 3, 1, 2).to(torch.bfloat16), batch[0]["labels"].squeeze(-1).long()
 
 
-FEEDS = {"synthetic": synthetic, "headrace": headrace, "headrace_pinned": headrace_pinned, "dataloader": dataloader, "dali": dali}
+FEEDS = {feed.__name__: feed for feed in (synthetic, headrace, headrace_pinned, dataloader, dali)}

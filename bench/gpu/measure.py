@@ -48,7 +48,8 @@ def rate(batches, step, seconds):
     took = time.perf_counter() - start
     cpu = tree_cpu_seconds() - cpu
     return {"images_per_s": images / took, "cores": cpu / took, "cpu_s_per_1000": cpu / images * 1000, "in_next": sum(waits) / took,
-            "next_median_us": 1e6 * statistics.median(waits), "seconds": took, "images": images, "allocated_mb": torch.cuda.max_memory_allocated() >> 20,
+            "next_median_us": 1e6 * statistics.median(waits), "seconds": took, "images": images,
+            "allocated_mb": torch.cuda.max_memory_allocated() >> 20,
             "reserved_mb": torch.cuda.max_memory_reserved() >> 20}
 
 
@@ -94,6 +95,7 @@ def main():
     parser.add_argument("--feed", choices=feeds.FEEDS, default="headrace")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--workers", type=int, help="Headrace's decode threads; without it all")
     parser.add_argument("--dataset")
     parser.add_argument("--list")
     arguments = parser.parse_args()

@@ -30,6 +30,7 @@ def arguments():
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "bench", help="for what is made from them")
     parser.add_argument("--whats", nargs="*", default=["latency", "none", "resnet50", "resnet18"], help="what is measured")
     parser.add_argument("--feeds", nargs="*", default=[feed for feed in FEEDS if feed != "dali" or has_dali()], choices=FEEDS)
+    parser.add_argument("--workers", type=int, help="Headrace's decode threads (num_workers); without it as many as cores")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=10, help="of each run, warm-up not counted")
     chosen = parser.parse_args()
@@ -49,6 +50,7 @@ class Runner:
     def __init__(self, chosen, list_file, dataset):
         self._chosen = chosen
         self._inputs = ["--list", list_file, "--dataset", dataset, "--seconds", chosen.seconds]
+        self._inputs += ["--workers", chosen.workers] if chosen.workers else []
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         self._environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
@@ -125,7 +127,7 @@ def main():
     for what in chosen.whats:
         rows += rows_of(what, runner, chosen)
     result = {"task": "gpu", **harness.description(options), "gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda,
-              "photos": options.photos.name, "seconds": chosen.seconds, "rows": [dataclasses.asdict(row) for row in rows]}
+              "photos": options.photos.name, "workers": chosen.workers, "seconds": chosen.seconds, "rows": [dataclasses.asdict(row) for row in rows]}
     result["commit"] = os.environ.get("HEADRACE_COMMIT", result["commit"])  # of a wheel that was made elsewhere
     folder = ROOT / "bench" / "results"
     folder.mkdir(exist_ok=True)

@@ -1,7 +1,7 @@
 """What copying batches needs of CUDA, on one device: a stream, memory of torch's allocator, events, pinned memory.
 
-torch does what must be torch's (memory, streams); copies, and events where speed counts, go to the driver directly: a tensor.to()
-with a pinned source costs 10 µs of the host, an empty tensor and the driver's copy 7.
+torch does what must be torch's (memory, streams); copies, and events where speed counts, go to the driver directly: a
+tensor.to() with a pinned source costs 10 µs of the host, an empty tensor and the driver's copy 7.
 """
 
 import ctypes
@@ -104,8 +104,9 @@ class Gpu:
     def copy(self, fields, length, slot):
         """Starts copies of the first `length` samples. The tensors are complete when the slot's event has passed. `slot` None:
         there is no sample."""
-        if torch.cuda.current_device() != self.device.index:
-            with torch.cuda.device(self.device):
+        if torch.cuda.current_device() != self.device.index or torch.is_inference_mode_enabled():
+            # A tensor that is made in inference mode can never be trained with, and this one may be for a later loop.
+            with torch.cuda.device(self.device), torch.inference_mode(False):
                 return self.copy(fields, length, slot)
         current = self._current_stream()
         try:  # as `with torch.cuda.stream(…)`, 10 µs faster

@@ -323,6 +323,19 @@ def test_threads_that_have_not_used_the_gpu_take_turns(dataset, expected):
     assert same([got[step] for step in range(9)], expected[0])
 
 
+def test_batches_copied_ahead_in_inference_mode_can_be_trained_with(dataset, expected):
+    loader, weight = make(dataset), torch.ones(1, device="cuda", requires_grad=True)
+    iterator = iter(loader)
+    with torch.inference_mode():
+        next(iterator)
+        batch_is_ready(loader)
+        next(iterator)
+    for images, *_ in iterator:
+        (images * weight).sum().backward()
+    total = sum(images.double().sum().item() for images, *_ in expected[0][2:])
+    assert weight.grad.item() == pytest.approx(total, rel=1e-3)
+
+
 def test_every_sample_comes_once_over_epochs(dataset):
     loader = make(dataset, 7)
     for _ in range(4):

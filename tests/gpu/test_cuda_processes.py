@@ -124,9 +124,13 @@ print("done")
     assert run.finish() == "done\n"
 
 
-@pytest.mark.parametrize("ending", ["pass", "keep = list(loader)", "raise SystemExit", "os.abort = b; sys.modules['kept'] = loader"])
+ENDINGS = ["pass", "keep = list(loader)", "raise SystemExit", "os.abort = b; sys.modules['kept'] = loader"]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_a_process_ends_cleanly_whatever_it_still_holds(dataset, script, ending):
-    run = script(TRAINER + f"\nloader = make()\nit = iter(loader); b = next(it)\ncycle = [b, it]; cycle.append(cycle)\n{ending}\n", dataset)
+    held = "\nloader = make()\nit = iter(loader); b = next(it)\ncycle = [b, it]; cycle.append(cycle)\n"
+    run = script(TRAINER + held + ending, dataset)
     out, err = run.process.communicate(timeout=180)
     assert (run.process.returncode, out, err) == (0, "", "")
 
