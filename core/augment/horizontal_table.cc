@@ -40,7 +40,8 @@ void MakeWindows(const AxisFilter& filter, bool mirrored, int source_begin,
   for (size_t block = 0; block * kBlock < n; ++block) {
     const size_t first = block * kBlock;
     const size_t end = std::min(first + kBlock, n);
-    const int begin = BlockSource(filter, first, end, mirrored).begin;
+    const size_t window = first / table->shared * table->shared;
+    const int begin = BlockSource(filter, window, std::min(window + table->shared, n), mirrored).begin;
     table->start[block] = begin - source_begin;
     for (size_t i = first; i < end; ++i) {
       const size_t output = FilterOutput(i, n, mirrored);
@@ -61,38 +62,53 @@ void MakeWindows(const AxisFilter& filter, bool mirrored, int source_begin,
 
 void MakeDots(const AxisFilter& filter, bool mirrored, int source_begin, HorizontalTable* table) {
   const size_t n = filter.start.size();
+  const size_t parts = table->vector_outputs / 4;
   table->taps = (static_cast<size_t>(filter.taps) + 7) & ~size_t{7};
-  table->start.resize(n);
-  table->high.assign(n * table->taps, 0);
-  table->low.assign(n * table->taps, 0);
+  const size_t padded = PlaneStride(table->outputs);
+  table->start.assign(padded, 0);
+  table->high.assign(padded * table->taps, 0);
+  table->low.assign(padded * table->taps, 0);
   for (size_t i = 0; i < n; ++i) {
     const size_t output = FilterOutput(i, n, mirrored);
-    table->start[i] = filter.start[output] - source_begin;
+    // Part p of a vector makes outputs 4·p to 4·p + 3 of the vector's, one after the other.
+    const size_t vector = i / table->vector_outputs, lane = i % table->vector_outputs;
+    const size_t group = 4 * vector + lane % 4, part = lane / 4;
+    table->start[group * parts + part] = filter.start[output] - source_begin;
     const int32_t* weights = filter.weights.data() + output * static_cast<size_t>(filter.taps);
     for (size_t t = 0; t < static_cast<size_t>(filter.count[output]); ++t) {
-      table->high[i * table->taps + t] = High(weights[t]);
-      table->low[i * table->taps + t] = Low(weights[t]);
+      const size_t at = 8 * (group * parts * table->taps / 8 + t / 8 * parts + part) + t % 8;
+      table->high[at] = High(weights[t]);
+      table->low[at] = Low(weights[t]);
     }
   }
+}
+
+// Whether windows of 16 bytes can serve so many outputs each.
+bool WindowsServe(const AxisFilter& filter, bool mirrored, size_t outputs) {
+  const size_t n = filter.start.size();
+  bool serve = true;
+  for (size_t first = 0; first < n && serve; first += outputs) {
+    serve = BlockSource(filter, first, std::min(first + outputs, n), mirrored).size() <= kWindowBytes;
+  }
+  return serve;
 }
 
 }  // namespace
 
 void MakeHorizontalTable(const AxisFilter& filter, bool mirrored, int source_begin,
-                         HorizontalTable* table) {
+                         size_t vector_outputs, HorizontalTable* table) {
   const size_t n = filter.start.size();
   table->outputs = static_cast<int>(n);
+  table->vector_outputs = vector_outputs;
   table->blocks = PlaneStride(table->outputs) / kBlock;
   table->overshoots = false;
   for (int32_t weight : filter.weights) table->overshoots |= weight < 0;
-  bool fits = true;
-  for (size_t first = 0; first < n && fits; first += kBlock) {
-    fits = BlockSource(filter, first, std::min(first + kBlock, n), mirrored).size() <= kWindowBytes;
-  }
-  table->kind = fits ? HorizontalTable::Kind::kWindows : HorizontalTable::Kind::kDots;
-  if (fits) {
+  table->shared = WindowsServe(filter, mirrored, vector_outputs) ? vector_outputs : kBlock;
+  if (table->shared > kBlock || WindowsServe(filter, mirrored, kBlock)) {
+    table->kind = HorizontalTable::Kind::kWindows;
     MakeWindows(filter, mirrored, source_begin, table);
   } else {
+    table->kind = HorizontalTable::Kind::kDots;
     MakeDots(filter, mirrored, source_begin, table);
   }
 }

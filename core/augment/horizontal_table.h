@@ -16,26 +16,31 @@ namespace headrace {
 // to kRowPadding bytes behind them.
 inline size_t PlaneStride(int width) { return (static_cast<size_t>(width) + 15) & ~size_t{15}; }
 
-inline constexpr int kWeightLowBits = 12;  // a weight is high << 12 | low
+// A weight is high << 12 | low.
+inline constexpr int kWeightLowBits = 12;
 
-// Either kWindows: four neighbouring outputs (a block) take their inputs out of one window of 16
-// bytes by a byte shuffle; or, where they lie further apart, kDots: a dot product per output.
+// Either kWindows: neighbouring outputs take their inputs out of one window of 16 bytes by a byte shuffle; a window serves
+// `shared` outputs, four (a block) or as many as a vector has. Or, where outputs lie further apart, kDots: a dot product each,
+// one in each part of four lanes: part p of a vector makes its outputs 4·p … 4·p + 3 one after the other, so that each group of
+// `vector_outputs` / 4 outputs is one step.
 struct HorizontalTable {
   enum class Kind { kWindows, kDots } kind = Kind::kWindows;
   int outputs = 0;
+  size_t vector_outputs = 4;   // that the kernels make at once: lanes of a vector
   bool overshoots = false;     // negative weights: results must be clamped
+  size_t shared = 4;           // kWindows: outputs of one window
   size_t blocks = 0;           // kWindows: PlaneStride(outputs) / 4
   size_t pairs = 0;            // kWindows: pairs of taps
   size_t taps = 0;             // kDots: taps, padded to 8
-  std::vector<int32_t> start;  // first input of each block | output
+  std::vector<int32_t> start;  // first input of each block | [group][part]
   AlignedVector<uint8_t>
       shuffle;  // [pair][block][16]: for each of four outputs two inputs as 16-bit numbers
-  AlignedVector<int16_t> high, low;  // [pair][block][8] | [output][taps]
+  AlignedVector<int16_t> high, low;  // [pair][block][8] | [group][8 taps][part][8]
 };
 
 // `mirrored`: output i is the filter's output n − 1 − i. `source_begin`: the input that is column 0
 // of the planes. Reuses the memory of `table`.
 void MakeHorizontalTable(const AxisFilter& filter, bool mirrored, int source_begin,
-                         HorizontalTable* table);
+                         size_t vector_outputs, HorizontalTable* table);
 
 }  // namespace headrace

@@ -4,13 +4,16 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/augment/horizontal_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/augment/pack.cc"
 #include <hwy/foreach_target.h>
 // foreach_target.h must come first.
 #include <hwy/highway.h>
+
+#if HWY_NATIVE_FMA && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#include "core/augment/elements-inl.h"
+#endif
 
 // A row on its way out: `planes` in, channel c of pixel x at out[c · plane + x] or out[3 · x + c].
 #ifndef HEADRACE_PACK_ROW_
@@ -65,50 +68,13 @@ void PackBFloat16(const Row& row) { PackByTable(row, row.plan->float16, 0); }
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-using DF = hn::CappedTag<float, 16>;
-using VF = hn::Vec<DF>;
-using D8 = hn::Rebind<uint8_t, DF>;
-using D16 = hn::Rebind<uint16_t, DF>;
-using V16 = hn::Vec<D16>;
-
-struct AsFloat32 {
-  using D = DF;
-  using T = float;
-  static HWY_INLINE VF Cast(VF v) { return v; }
-  static const Table32& Table(const PackPlan& plan) { return plan.float32; }
-};
-struct AsFloat16 {
-  using D = D16;
-  using T = uint16_t;
-  static HWY_INLINE V16 Cast(VF v) {
-    return hn::BitCast(D16(), hn::DemoteTo(hn::Rebind<hwy::float16_t, DF>(), v));
-  }
-  static const Table16& Table(const PackPlan& plan) { return plan.float16; }
-};
-struct AsBFloat16 {
-  using D = D16;
-  using T = uint16_t;
-  static HWY_INLINE V16 Cast(VF v) {  // Highway's own conversion truncates
-    const hn::RebindToUnsigned<DF> d;
-    const auto bits = hn::BitCast(d, v);
-    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1));
-    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7fff))));
-    return hn::DemoteTo(D16(), hn::BitCast(hn::RebindToSigned<DF>(), rounded));
-  }
-  static const Table16& Table(const PackPlan& plan) { return plan.float16; }
-};
-
-// pixel / 255, correctly rounded, without a division: 1 / 255 as the sum of two floats. Checked for
-// all 256 pixels.
-constexpr float kHigh255 = 0x1.010102p-8f;
-constexpr float kLow255 = -0x1.fdfdfep-33f;
+const Table32& TableOf(AsFloat32, const PackPlan& plan) { return plan.float32; }
+const Table16& TableOf(AsFloat16, const PackPlan& plan) { return plan.float16; }
+const Table16& TableOf(AsBFloat16, const PackPlan& plan) { return plan.float16; }
 
 template <class As, bool kNormalized>
 HWY_INLINE hn::Vec<typename As::D> Convert(const uint8_t* in, VF a, VF b) {
-  const DF df;
-  const VF pixel = hn::ConvertTo(df, hn::PromoteTo(hn::RebindToSigned<DF>(), hn::LoadU(D8(), in)));
-  if constexpr (kNormalized) return As::Cast(hn::MulAdd(pixel, a, b));
-  return As::Cast(hn::MulAdd(pixel, a, hn::Mul(pixel, b)));
+  return Element<As, kNormalized>(hn::PromoteTo(DE32(), hn::LoadU(DE8(), in)), a, b);
 }
 
 template <class As, bool kNormalized>
@@ -158,7 +124,7 @@ void PackInterleaved(const Row& row) {
 
 template <class As>
 void Pack(const Row& row) {
-  if (row.width < hn::Lanes(DF())) return PackByTable(row, As::Table(*row.plan), 0);
+  if (row.width < hn::Lanes(DF())) return PackByTable(row, TableOf(As(), *row.plan), 0);
   if (row.plane_bytes != 0) {
     row.plan->normalized ? PackPlanes<As, true>(row) : PackPlanes<As, false>(row);
   } else {
@@ -261,18 +227,24 @@ bool IsPlanFor(const PackPlan& plan, const Recipe& recipe) {
   return true;
 }
 
-void PackRow(const PackPlan& plan, const PlanarRow& pixels, int row, int height, int width,
-             void* out) {
+OutputRow PlaceOfRow(const PackPlan& plan, int row, int height, int width, void* out) {
   const size_t row_bytes = static_cast<size_t>(width) * ElementBytes(plan.dtype);
   const bool interleaved = plan.memory_format == MemoryFormat::kChannelsLast;
+  return {.bytes = static_cast<uint8_t*>(out) + static_cast<size_t>(row) * row_bytes * (interleaved ? 3 : 1),
+          .plane_bytes = interleaved ? 0 : row_bytes * static_cast<size_t>(height),
+          .streamed = 3 * row_bytes * static_cast<size_t>(height) >= kStreamedBytes};
+}
+
+void PackRow(const PackPlan& plan, const PlanarRow& pixels, int row, int height, int width,
+             void* out) {
+  const OutputRow place = PlaceOfRow(plan, row, height, width, out);
   const Row job = {.plan = &plan,
                    .planes = pixels.planes,
                    .stride = pixels.stride,
                    .width = static_cast<size_t>(width),
-                   .out = static_cast<uint8_t*>(out) +
-                          static_cast<size_t>(row) * row_bytes * (interleaved ? 3 : 1),
-                   .plane_bytes = interleaved ? 0 : row_bytes * static_cast<size_t>(height),
-                   .streamed = 3 * row_bytes * static_cast<size_t>(height) >= kStreamedBytes};
+                   .out = place.bytes,
+                   .plane_bytes = place.plane_bytes,
+                   .streamed = place.streamed};
   switch (plan.dtype) {
     case DType::kUInt8:
       return PackUInt8(job);

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "core/augment/recipe.h"
+#include "core/augment/resize.h"
 #include "core/decode/image.h"
 
 namespace headrace {
@@ -40,6 +41,18 @@ uint16_t BFloat16Bits(float value);
 // its elements; exactly the row's elements are written.
 void PackRow(const PackPlan& plan, const PlanarRow& pixels, int row, int height, int width,
              void* out);
+
+// Blends and packs in one. False where that is not better than two steps: then nothing is written.
+bool PackBlendedRow(const PackPlan& plan, const BlendedRow& blended, int row, int height, int width,
+                    void* out);
+
+// Where a row goes.
+struct OutputRow {
+  uint8_t* bytes;
+  size_t plane_bytes;  // between the output's planes; 0: channels_last
+  bool streamed;       // past the caches
+};
+OutputRow PlaceOfRow(const PackPlan& plan, int row, int height, int width, void* out);
 
 // To be called behind a sample's last row: PackRow may write past the caches, and such stores would
 // otherwise become visible after a later store that says "ready".

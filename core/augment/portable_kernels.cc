@@ -20,10 +20,14 @@ int32_t Sum(const HorizontalTable& table, const uint8_t* plane, size_t output) {
   int32_t high = 0;
   int32_t low = 0;
   if (table.kind == HorizontalTable::Kind::kDots) {
-    const uint8_t* in = plane + table.start[output];
+    const size_t parts = table.vector_outputs / 4;
+    const size_t lane = output % table.vector_outputs;
+    const size_t group = output / table.vector_outputs * 4 + lane % 4, part = lane / 4;
+    const uint8_t* in = plane + table.start[group * parts + part];
     for (size_t t = 0; t < table.taps; ++t) {
-      high += in[t] * table.high[output * table.taps + t];
-      low += in[t] * table.low[output * table.taps + t];
+      const size_t at = 8 * (group * parts * table.taps / 8 + t / 8 * parts + part) + t % 8;
+      high += in[t] * table.high[at];
+      low += in[t] * table.low[at];
     }
   } else {
     const size_t block = output / 4;

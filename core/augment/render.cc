@@ -186,10 +186,16 @@ class SampleRenderer::Impl {
     const int height = job.window.height;
     // What is held is what the resize needs, so its rows begin where they must.
     const auto source = [&](int row) { return HeldRow(row - held_.top); };
-    resizer_.Run(job, source, [&](int row, const uint8_t* planes) {
-      PackRow(*pack_, {planes, PlaneStride(job.window.width)},
-              upside_down_ ? height - 1 - row : row, height, job.window.width, out);
-    });
+    const auto place = [&](int row) { return upside_down_ ? height - 1 - row : row; };
+    const int width = job.window.width;
+    resizer_.Run(
+        job, source,
+        [&](int row, const uint8_t* planes) {
+          PackRow(*pack_, {planes, PlaneStride(width)}, place(row), height, width, out);
+        },
+        [&](int row, const BlendedRow& blended) {
+          return PackBlendedRow(*pack_, blended, place(row), height, width, out);
+        });
   }
 
   // Nothing is resized last: `image_` is the output, but for flips.

@@ -49,10 +49,10 @@ class Resizer::Impl {
       ActiveResizeKernels().split_row(pixels.row(row - held.top) + 3 * column, source.width, planes);
       return {planes, stride};
     };
-    Run(job, split, sink);
+    Run(job, split, sink, [](int, const BlendedRow&) { return false; });
   }
 
-  void Run(const ResizeJob& job, RowSource source, RowSink sink) {
+  void Run(const ResizeJob& job, RowSource source, RowSink sink, BlendedSink blended_sink) {
     kernels_ = &ActiveResizeKernels();
     source_ = ResizeSource(job);
     if (job.interpolation == Interpolation::kNearest) return Nearest(job, source, sink);
@@ -67,12 +67,15 @@ class Resizer::Impl {
       StartRing(vertical_first ? source_.width : job.window.width);
     }
     const int inner_width = vertical_first ? source_.width : job.window.width;
+    const bool blended_is_last = horizontal ? !vertical_first : !job.mirrored;
     uint8_t* inner = Grown(inner_row_, 3 * PlaneStride(inner_width) + kRowPadding);
     uint8_t* outer = Grown(outer_row_, 3 * PlaneStride(job.window.width) + kRowPadding);
     for (int row = 0; row < job.window.height; ++row) {
       PlanarRow pixels = {inner, PlaneStride(inner_width)};
       if (vertical) {
-        Blend(row, horizontal && !vertical_first, source, inner);
+        const BlendedRow blended = Gather(row, horizontal && !vertical_first, source);
+        if (blended_is_last && blended_sink(row, blended)) continue;
+        kernels_->blend_rows(blended.rows, blended.weights, blended.taps, blended.bias, ring_lanes_, inner);
       } else {
         pixels = source(source_.top + row);
       }
@@ -99,9 +102,10 @@ class Resizer::Impl {
 
   // Many images have the size of the one before; a filter costs 3 µs.
   void PrepareColumns(const AxisKey& key) {
-    if (key == columns_key_) return;
+    if (key == columns_key_ && kernels_ == columns_kernels_) return;
+    columns_kernels_ = kernels_;
     ComputeFilter(key.interpolation, key.in, key.out, key.window, &column_filter_);
-    MakeHorizontalTable(column_filter_, key.mirrored, source_.left, &table_);
+    MakeHorizontalTable(column_filter_, key.mirrored, source_.left, kernels_->lanes, &table_);
     columns_key_ = key;
   }
   void PrepareRows(const AxisKey& key) {
@@ -124,9 +128,9 @@ class Resizer::Impl {
     return ring_.data() + static_cast<size_t>(row % ring_rows_) * ring_lanes_;
   }
 
-  // Output row `row` of the vertical pass. `resized`: its input rows go through the horizontal pass
-  // first.
-  void Blend(int row, bool resized, RowSource source, uint8_t* planes) {
+  // What output row `row` of the vertical pass is made of. `resized`: its input rows go through the
+  // horizontal pass first.
+  BlendedRow Gather(int row, bool resized, RowSource source) {
     const size_t i = static_cast<size_t>(row);
     const int begin = row_filter_.start[i];
     const int count = row_filter_.count[i];
@@ -140,13 +144,14 @@ class Resizer::Impl {
     }
     const int32_t* weights = row_filter_.weights.data() + i * static_cast<size_t>(row_filter_.taps);
     int32_t sum = 0;
+    bool overshoots = false;
     for (int t = 0; t < count; ++t) {
       blended_[static_cast<size_t>(t)] = RingRow(begin + t);
       weights_[static_cast<size_t>(t)] = SpreadWeight(weights[t]);
       sum += weights[t];
+      overshoots |= weights[t] < 0;
     }
-    kernels_->blend_rows(blended_.data(), weights_.data(), count, BlendBias(sum), ring_lanes_,
-                         planes);
+    return {blended_.data(), weights_.data(), count, BlendBias(sum), ring_lanes_ / 3, overshoots};
   }
 
   void Nearest(const ResizeJob& job, RowSource source, RowSink sink) {
@@ -168,6 +173,7 @@ class Resizer::Impl {
   const ResizeKernels* kernels_ = nullptr;
   Rect source_;
   AxisKey columns_key_, rows_key_;
+  const ResizeKernels* columns_kernels_ = nullptr;  // that the table was made for
   AxisFilter column_filter_, row_filter_;
   HorizontalTable table_;
   AlignedVector<uint8_t> split_row_, inner_row_, outer_row_;
@@ -183,7 +189,11 @@ Resizer::Resizer() : impl_(std::make_unique<Impl>()) {}
 Resizer::~Resizer() = default;
 
 void Resizer::Run(const ResizeJob& job, RowSource source, RowSink sink) {
-  impl_->Run(job, source, sink);
+  impl_->Run(job, source, sink, [](int, const BlendedRow&) { return false; });
+}
+
+void Resizer::Run(const ResizeJob& job, RowSource source, RowSink sink, BlendedSink blended) {
+  impl_->Run(job, source, sink, blended);
 }
 
 void Resizer::Run(const ResizeJob& job, const RgbImage& pixels, const Rect& held, RowSink sink) {

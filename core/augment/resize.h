@@ -20,6 +20,16 @@ struct ResizeJob {
   bool mirrored = false;  // rows are handed out from right to left
 };
 
+// A row of pixels that is still to be blended of spread rows (core/augment/resize_kernels.h).
+struct BlendedRow {
+  const int32_t* const* rows;  // three planes each
+  const int32_t* weights;
+  int taps;
+  int32_t bias;
+  size_t plane_lanes;  // between the planes
+  bool overshoots;     // negative weights: results must be clamped
+};
+
 // The part of the input that the window needs.
 Rect ResizeSource(const ResizeJob& job);
 
@@ -34,10 +44,15 @@ class Resizer {
   // bytes, PlaneStride(window.width) apart; valid during the call.
   using RowSink = absl::FunctionRef<void(int row, const uint8_t* planes)>;
 
+  // Takes a row of the window before it is blended, if it likes (true).
+  using BlendedSink = absl::FunctionRef<bool(int row, const BlendedRow& blended)>;
+
   Resizer();
   ~Resizer();
 
   void Run(const ResizeJob& job, RowSource source, RowSink sink);
+  // Where the vertical pass is the last step, its rows are offered to `blended` first.
+  void Run(const ResizeJob& job, RowSource source, RowSink sink, BlendedSink blended);
   // `pixels` holds at least the part `held` of the input, which contains ResizeSource(job).
   void Run(const ResizeJob& job, const RgbImage& pixels, const Rect& held, RowSink sink);
 

@@ -8,6 +8,10 @@
 // foreach_target.h must come first.
 #include <hwy/highway.h>
 
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#include "core/augment/pair_sum-inl.h"
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace headrace {
 namespace HWY_NAMESPACE {
@@ -17,48 +21,11 @@ using namespace portable;  // NOLINT: the kernels below, without SIMD
 #else
 namespace hn = hwy::HWY_NAMESPACE;
 
-// At most 512 bits, so that a plane is a whole number of vectors; scalable targets are not compiled
-// (CMakeLists.txt).
-using D32 = hn::CappedTag<int32_t, 16>;
-using D16 = hn::Repartition<int16_t, D32>;
 using D8 = hn::Repartition<uint8_t, D32>;
 using D8Of32 = hn::Rebind<uint8_t, D32>;  // as many bytes as D32 has lanes
-using V32 = hn::Vec<D32>;
-using V16 = hn::Vec<D16>;
-constexpr size_t kLanes = hn::MaxLanes(D32());
 
-constexpr int kLowBits = kWeightLowBits;
 constexpr int32_t kHalf = 1 << (kWeightBits - 1);  // rounds the final shift
 constexpr int32_t kOffset = 128 << kWeightBits;    // 128 in fixed point
-
-// initial + Σ over pairs a[2i]·b[2i] + a[2i+1]·b[2i+1]. On x86 one instruction and an addition
-// each; on other targets Highway keeps two halves that are joined at the end.
-struct PairSum {
-  HWY_INLINE explicit PairSum(V32 first) {
-#if HWY_ARCH_X86
-    sum0 = first;
-    sum1 = hn::Zero(D32());
-#else
-    initial = first;
-    sum0 = sum1 = hn::Zero(D32());
-#endif
-  }
-  HWY_INLINE void Add(V16 a, V16 b) {
-    sum0 = hn::ReorderWidenMulAccumulate(D32(), a, b, sum0, sum1);
-  }
-  HWY_INLINE V32 Get() const {
-    const V32 sum = hn::RearrangeToOddPlusEven(sum0, sum1);
-#if HWY_ARCH_X86
-    return sum;
-#else
-    return hn::Add(initial, sum);
-#endif
-  }
-  V32 sum0, sum1;
-#if !HWY_ARCH_X86
-  V32 initial;
-#endif
-};
 
 // From 32-bit lanes q (−128 … 127) to spread lanes.
 HWY_INLINE V32 Spread(V32 q) {
@@ -98,23 +65,24 @@ HWY_INLINE hn::Vec<D8> LoadBlocks(const uint8_t* plane, const int32_t* start) {
 struct ToBytes {
   using Out = uint8_t;
   static constexpr int32_t kBias = kHalf;
-  static HWY_INLINE void Store(V32 p, uint8_t* out) {
-    hn::StoreU(hn::DemoteTo(D8Of32(), p), D8Of32(), out);
+  static HWY_INLINE void Store(V32 sum, uint8_t* out) {
+    hn::StoreU(hn::DemoteTo(D8Of32(), hn::ShiftRight<kWeightBits>(sum)), D8Of32(), out);
   }
 };
 template <bool kClamp>
 struct ToSpread {
   using Out = int32_t;
   static constexpr int32_t kBias = kHalf - kOffset;
-  static HWY_INLINE void Store(V32 q, int32_t* out) {
+  static HWY_INLINE void Store(V32 sum, int32_t* out) {
     const D32 d;
+    V32 q = hn::ShiftRight<kWeightBits>(sum);
     if constexpr (kClamp) q = hn::Min(hn::Max(q, hn::Set(d, -128)), hn::Set(d, 127));
     hn::Store(Spread(q), d, out);
   }
 };
 
-// kPairs: number of pairs of taps, 0 where it is not a constant.
-template <class Target, size_t kPairs>
+// kPairs: number of pairs of taps, 0 where it is not a constant. kShared: one window for a vector.
+template <class Target, size_t kPairs, bool kShared>
 HWY_NOINLINE void Windows(const HorizontalTable& table, const uint8_t* in, size_t in_stride,
                           typename Target::Out* HWY_RESTRICT out) {
   const D16 d16;
@@ -127,10 +95,14 @@ HWY_NOINLINE void Windows(const HorizontalTable& table, const uint8_t* in, size_
   const int32_t* HWY_RESTRICT start = table.start.data();
   const V32 zero = hn::Zero(D32());
   const V32 bias = hn::Set(D32(), Target::kBias);
+  const auto load = [&](const uint8_t* plane, size_t block) HWY_ATTR {
+    if constexpr (kShared) return hn::LoadDup128(d8, plane + start[block]);
+    return LoadBlocks(plane, start + block);
+  };
   for (size_t block = 0; block < blocks; block += kLanes / 4) {
-    const auto window0 = LoadBlocks(in, start + block);
-    const auto window1 = LoadBlocks(in + in_stride, start + block);
-    const auto window2 = LoadBlocks(in + 2 * in_stride, start + block);
+    const auto window0 = load(in, block);
+    const auto window1 = load(in + in_stride, block);
+    const auto window2 = load(in + 2 * in_stride, block);
     PairSum high0(zero), high1(zero), high2(zero), low0(bias), low1(bias), low2(bias);
     const auto add = [&](size_t pair) HWY_ATTR {
       const size_t at = pair * blocks + block;
@@ -153,8 +125,7 @@ HWY_NOINLINE void Windows(const HorizontalTable& table, const uint8_t* in, size_
     for (size_t pair = 0; kPairs == 0 && pair < table.pairs; ++pair) add(pair);
     const auto store = [&](const PairSum& sum_high, const PairSum& sum_low,
                            typename Target::Out* to) HWY_ATTR {
-      const V32 sum = hn::Add(hn::ShiftLeft<kLowBits>(sum_high.Get()), sum_low.Get());
-      Target::Store(hn::ShiftRight<kWeightBits>(sum), to + 4 * block);
+      Target::Store(hn::Add(hn::ShiftLeft<kWeightLowBits>(sum_high.Get()), sum_low.Get()), to + 4 * block);
     };
     store(high0, low0, out);
     store(high1, low1, out + out_stride);
@@ -162,48 +133,68 @@ HWY_NOINLINE void Windows(const HorizontalTable& table, const uint8_t* in, size_
   }
 }
 
-// One output of one plane; 128-bit vectors are enough where taps are many.
-HWY_INLINE int32_t Dot(const uint8_t* HWY_RESTRICT in, const int16_t* HWY_RESTRICT high,
-                       const int16_t* HWY_RESTRICT low, size_t taps) {
-  const hn::Full128<int16_t> d16;
-  const hn::Full128<int32_t> d32;
-  const hn::Rebind<uint8_t, decltype(d16)> d8;
-  auto high0 = hn::Zero(d32), high1 = hn::Zero(d32), low0 = hn::Zero(d32), low1 = hn::Zero(d32);
-  for (size_t t = 0; t < taps; t += 8) {
-    const auto pixels = hn::PromoteTo(d16, hn::LoadU(d8, in + t));
-    high0 = hn::ReorderWidenMulAccumulate(d32, pixels, hn::Load(d16, high + t), high0, high1);
-    low0 = hn::ReorderWidenMulAccumulate(d32, pixels, hn::Load(d16, low + t), low0, low1);
+// Eight bytes from each part's own place.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadEights(D d, const uint8_t* plane, const int32_t* start) {
+  if constexpr (hn::MaxLanes(D()) == 8) {
+    return hn::LoadU(d, plane + start[0]);
+  } else {
+    const hn::Half<D> half;
+    return hn::Combine(d, LoadEights(half, plane, start + hn::MaxLanes(D()) / 16), LoadEights(half, plane, start));
   }
-  const auto sum = hn::Add(hn::ShiftLeft<kLowBits>(hn::Add(high0, high1)), hn::Add(low0, low1));
-  return hn::GetLane(hn::SumOfLanes(d32, sum));
 }
 
+// Lane by lane sums of the four lanes of each part: part p of the result holds those of a, b, c and d.
+HWY_INLINE V32 SumParts(V32 a, V32 b, V32 c, V32 d) {
+  const D32 d32;
+  const hn::Repartition<uint64_t, D32> d64;
+  const V32 ab = hn::Add(hn::InterleaveLower(d32, a, b), hn::InterleaveUpper(d32, a, b));
+  const V32 cd = hn::Add(hn::InterleaveLower(d32, c, d), hn::InterleaveUpper(d32, c, d));
+  const auto ab64 = hn::BitCast(d64, ab), cd64 = hn::BitCast(d64, cd);
+  return hn::Add(hn::BitCast(d32, hn::InterleaveLower(d64, ab64, cd64)), hn::BitCast(d32, hn::InterleaveUpper(d64, ab64, cd64)));
+}
+
+// Each part of a vector makes one output at a time, eight taps at a time; four of them are the four lanes of its result.
 template <class Target>
 HWY_NOINLINE void Dots(const HorizontalTable& table, const uint8_t* in, size_t in_stride,
                        typename Target::Out* HWY_RESTRICT out) {
-  const D32 d32;
-  const size_t out_stride = PlaneStride(table.outputs);
-  HWY_ALIGN int32_t lanes[kLanes] = {};
-  for (size_t plane = 0; plane < 3; ++plane) {
+  constexpr size_t kParts = kLanes / 4;
+  const D16 d16;
+  const V32 zero = hn::Zero(D32()), bias = hn::Set(D32(), Target::kBias);
+  const size_t out_stride = PlaneStride(table.outputs), steps = table.taps / 8;
+  for (size_t plane = 0; plane < 3; ++plane, in += in_stride, out += out_stride) {
     for (size_t i = 0; i < out_stride; i += kLanes) {
-      for (size_t j = 0; j < kLanes && i + j < static_cast<size_t>(table.outputs); ++j) {
-        lanes[j] = Dot(in + plane * in_stride + table.start[i + j],
-                       table.high.data() + (i + j) * table.taps,
-                       table.low.data() + (i + j) * table.taps, table.taps);
-      }
-      const V32 sum = hn::Add(hn::Load(d32, lanes), hn::Set(d32, Target::kBias));
-      Target::Store(hn::ShiftRight<kWeightBits>(sum), out + plane * out_stride + i);
+      const auto dots = [&](size_t k) HWY_ATTR {  // one output of each part
+        const size_t group = i / kLanes * 4 + k;
+        const int32_t* const start = table.start.data() + group * kParts;
+        PairSum high(zero), low(zero);
+        for (size_t step = 0; step < steps; ++step) {
+          const V16 pixels = hn::PromoteTo(d16, LoadEights(hn::Rebind<uint8_t, D16>(), in + 8 * step, start));
+          const size_t at = 8 * kParts * (group * steps + step);
+          high.Add(pixels, hn::Load(d16, table.high.data() + at));
+          low.Add(pixels, hn::Load(d16, table.low.data() + at));
+        }
+        return hn::Add(hn::ShiftLeft<kWeightLowBits>(high.Get()), low.Get());
+      };
+      const V32 sum = SumParts(dots(0), dots(1), dots(2), dots(3));
+      Target::Store(hn::Add(sum, bias), out + i);
     }
   }
+}
+
+template <class Target, bool kShared>
+void AllWindows(const HorizontalTable& table, const uint8_t* in, size_t in_stride, typename Target::Out* out) {
+  if (table.pairs == 1) return Windows<Target, 1, kShared>(table, in, in_stride, out);
+  if (table.pairs == 2) return Windows<Target, 2, kShared>(table, in, in_stride, out);
+  Windows<Target, 0, kShared>(table, in, in_stride, out);
 }
 
 template <class Target>
 void Horizontal(const HorizontalTable& table, const uint8_t* in, size_t in_stride,
                 typename Target::Out* out) {
   if (table.kind == HorizontalTable::Kind::kDots) return Dots<Target>(table, in, in_stride, out);
-  if (table.pairs == 1) return Windows<Target, 1>(table, in, in_stride, out);
-  if (table.pairs == 2) return Windows<Target, 2>(table, in, in_stride, out);
-  Windows<Target, 0>(table, in, in_stride, out);
+  if (table.shared == kLanes) return AllWindows<Target, true>(table, in, in_stride, out);
+  AllWindows<Target, false>(table, in, in_stride, out);
 }
 
 void ResizeRow(const HorizontalTable& table, const uint8_t* in, size_t in_stride, uint8_t* out) {
@@ -343,7 +334,11 @@ void SpreadRow(const uint8_t* HWY_RESTRICT in, size_t in_stride, size_t n, int32
 #endif  // with SIMD
 
 const ResizeKernels* GetKernels() {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  constexpr size_t kLanes = 4;
+#endif
   static const ResizeKernels kKernels = {hwy::TargetName(HWY_TARGET),
+                                         kLanes,
                                          SplitRow,
                                          MergeRow,
                                          MirrorRow,

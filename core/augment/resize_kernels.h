@@ -16,6 +16,7 @@ namespace headrace {
 
 struct ResizeKernels {
   const char* target;  // name of the SIMD target
+  size_t lanes;        // outputs that resize_row makes at once
 
   // Interleaved RGB to three planes; reads up to 48 bytes behind the row.
   void (*split_row)(const uint8_t* rgb, int width, uint8_t* planes);

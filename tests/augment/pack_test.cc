@@ -8,6 +8,8 @@
 #include <random>
 
 #include "core/augment/horizontal_table.h"
+#include "core/augment/resize_kernels.h"
+#include "core/augment/filter.h"
 #include "tests/augment/simd_targets.h"
 
 namespace headrace {
@@ -222,6 +224,55 @@ TEST(PackPlan, BelongsToEqualRecipesOnly) {
       IsPlanFor(plan, MakeRecipe(DType::kBFloat16, MemoryFormat::kContiguous, Normalize{})));
   EXPECT_FALSE(
       IsPlanFor(plan, MakeRecipe(DType::kFloat16, MemoryFormat::kChannelsLast, Normalize{})));
+}
+
+// The vertical pass and packing in one against the two steps, which other tests compare with the formula.
+TEST(PackBlendedRow, IsBlendingAndThenPackingOnEveryTarget) {
+  std::mt19937 random(31);
+  int taken = 0;
+  for (int round = 0; round < 300; ++round) {
+    const int width = 1 + static_cast<int>(random() % 70), taps = 1 + static_cast<int>(random() % 9);
+    const size_t lanes = PlaneStride(width), element = 4;
+    Recipe recipe;
+    recipe.dtype = static_cast<DType>(1 + round % 3);
+    recipe.memory_format = static_cast<MemoryFormat>(round / 3 % 2);
+    if (round % 5 != 0) recipe.normalize = Normalize{};
+    const PackPlan plan = MakePackPlan(recipe);
+    const bool overshoots = round % 4 == 0;
+    std::vector<int32_t> weights(static_cast<size_t>(taps)), spread_weights(weights.size());
+    int32_t left = 1 << kWeightBits;
+    for (size_t t = 0; t + 1 < weights.size(); ++t) {
+      weights[t] = static_cast<int32_t>(random() % static_cast<unsigned>(left / 2 + 1)) * (overshoots && t == 0 ? -1 : 1);
+      left -= weights[t];
+    }
+    weights.back() = left;
+    for (size_t t = 0; t < weights.size(); ++t) spread_weights[t] = SpreadWeight(weights[t]);
+    AlignedVector<uint8_t> bytes(3 * lanes), blended(3 * lanes + kRowPadding);
+    AlignedVector<int32_t> spread(3 * lanes * static_cast<size_t>(taps));
+    std::vector<const int32_t*> rows;
+    OnEveryTarget([&](const std::string& target) {
+      const ResizeKernels& kernels = ActiveResizeKernels();
+      std::mt19937 pixels(static_cast<unsigned>(round));
+      rows.clear();
+      for (size_t t = 0; t < weights.size(); ++t) {
+        for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(pixels());
+        kernels.spread_row(bytes.data(), lanes, lanes, spread.data() + 3 * lanes * t);
+        rows.push_back(spread.data() + 3 * lanes * t);
+      }
+      const int32_t bias = BlendBias(1 << kWeightBits);
+      const size_t out_bytes = 3 * static_cast<size_t>(width) * element * 2;  // two rows
+      AlignedVector<uint8_t> expected(out_bytes, 0x77), got(out_bytes, 0x77);
+      kernels.blend_rows(rows.data(), spread_weights.data(), taps, bias, 3 * lanes, blended.data());
+      PackRow(plan, {blended.data(), lanes}, 1, 2, width, expected.data());
+      const BlendedRow row = {rows.data(), spread_weights.data(), taps, bias, lanes, overshoots};
+      const bool packed = PackBlendedRow(plan, row, 1, 2, width, got.data());
+      taken += packed;
+      if (!packed) expected.assign(out_bytes, 0x77);
+      ASSERT_EQ(got, expected) << target << ", width " << width << ", " << taps << " taps";
+    });
+  }
+  // On targets with a fused multiply-add.
+  if (ActiveResizeKernels().lanes >= 8) EXPECT_GT(taken, 200);
 }
 
 }  // namespace

@@ -131,7 +131,8 @@ TEST(ResizeKernels, WithoutSimdAreTheSame) {
     AxisFilter filter;
     HorizontalTable table;
     ComputeFilter(job.interpolation, job.in_width, job.out_width, {0, job.out_width}, &filter);
-    MakeHorizontalTable(filter, round % 2 == 0, 0, &table);
+    const auto make_table = [&](size_t lanes) { MakeHorizontalTable(filter, round % 2 == 0, 0, lanes, &table); };
+    make_table(4);
     const RgbImage image = Noise(random, 1, job.in_width);
     const size_t in_stride = PlaneStride(job.in_width);
     const size_t out_stride = PlaneStride(job.out_width);
@@ -154,6 +155,7 @@ TEST(ResizeKernels, WithoutSimdAreTheSame) {
                         expected_blended.data());
     OnEveryTarget([&](const std::string& target) {
       const ResizeKernels& kernels = ActiveResizeKernels();
+      make_table(kernels.lanes);
       AlignedVector<uint8_t> split(planes.size());
       kernels.split_row(image.pixels.data(), job.in_width, split.data());
       for (size_t c = 0; c < 3; ++c) {

@@ -16,6 +16,32 @@ DecodeEntry EntryOf(uint8_t symbol, int code_bits, bool ac) {
   return entry;
 }
 
+// The entries for a code that leaves `room` bits of the index free. Returns their end.
+DecodeEntry* FillCode(uint8_t symbol, int code_bits, bool ac, int room, DecodeEntry* out) {
+  const int size = symbol & 15;
+  DecodeEntry entry = EntryOf(symbol, code_bits, ac);
+  if (size == 0) return std::fill_n(out, size_t{1} << room, entry);
+  if (size <= room) {  // all extra bits are seen: negative values, then positive ones
+    const size_t each = size_t{1} << (room - size);
+    const int half = 1 << (size - 1);
+    for (int extra = 0; extra < 2 * half; ++extra) {
+      entry.value = static_cast<int16_t>(extra < half ? extra + 1 - 2 * half : extra);
+      if (each == 1) {
+        *out++ = entry;
+      } else {
+        out = std::fill_n(out, each, entry);
+      }
+    }
+    return out;
+  }
+  // The first extra bit is the sign: the rest is added to a known number.
+  entry.extra = static_cast<uint16_t>((64 - entry.bits) | size << 8);
+  entry.value = static_cast<int16_t>(1 - (1 << size));
+  out = std::fill_n(out, size_t{1} << (room - 1), entry);
+  entry.value = 0;
+  return std::fill_n(out, size_t{1} << (room - 1), entry);
+}
+
 // The value that `size` extra bits stand for (T.81, F.2.2.1, EXTEND).
 int Extend(int extra, int size) { return extra < 1 << (size - 1) ? extra - (1 << size) + 1 : extra; }
 
@@ -27,6 +53,7 @@ void SetUpSegments(const JpegFrame& frame, int interval, EntropyContext* context
   constexpr auto kNowhere = static_cast<uint16_t>(kStreamCoefficients - 1);
   std::fill_n(context->lookup + table(kIdleTable), kEntries, DecodeEntry{0, 1, -64, 0, 0, 0});
   std::fill_n(context->lookup + table(kErrorTable), kEntries, DecodeEntry{kSlowEntry, 0, 0, 0, 0, 0});
+  std::fill_n(context->second[0], size_t{1} << kSecondBits, DecodeEntry{kSlowEntry, 0, 0, 0, 0, 0});
   std::vector<const JpegComponent*> blocks;  // the component of each block of an MCU
   for (int c = 0; c < frame.num_components; ++c) {
     const JpegComponent& component = frame.components[static_cast<size_t>(c)];
@@ -51,69 +78,70 @@ void SetUpSegments(const JpegFrame& frame, int interval, EntropyContext* context
 }
 
 void BuildDecodeTable(const HuffmanSpec& spec, bool ac, int index_of_table, EntropyContext* context) {
+  constexpr size_t kEntries = size_t{1} << kLookupBits;
+  constexpr DecodeEntry kSlow = {kSlowEntry, 0, 0, 0, 0, 0};
   const int number = (ac ? kAcTable : kDcTable) + index_of_table;
   DecodeEntry* const lookup = context->lookup + (static_cast<size_t>(number) << kLookupBits);
-  SlowTable* const slow = &context->slow[number];
-  std::fill_n(lookup, size_t{1} << kLookupBits, DecodeEntry{kSlowEntry, 0, 0, 0, 0, 0});
-  slow->codes.Build(spec);
-  slow->ac = ac;
+  context->slow[number].codes.Build(spec);
+  context->slow[number].ac = ac;
+  DecodeEntry* next = lookup;
   uint32_t code = 0;
-  int32_t index = 0;
-  for (int bits = 1; bits <= 16; ++bits) {
-    for (int i = 0; i < spec.counts[bits - 1]; ++i, ++code, ++index) {
-      const int room = kLookupBits - bits, size = spec.symbols[index] & 15;
-      if (room < 0 || bits + size > kMaxSymbolBits) continue;
-      DecodeEntry entry = EntryOf(spec.symbols[index], bits, ac);
-      DecodeEntry* out = lookup + (size_t{code} << room);
-      if (size == 0) {
-        std::fill_n(out, size_t{1} << room, entry);
-      } else if (size <= room) {
-        for (int extra = 0; extra < 1 << size; ++extra) {
-          entry.value = static_cast<int16_t>(Extend(extra, size));
-          out = std::fill_n(out, size_t{1} << (room - size), entry);
-        }
-      } else if (room >= 1) {  // the first extra bit is the sign: the rest is added to a known number
-        entry.extra = static_cast<uint16_t>((64 - (bits + size)) | size << 8);
-        entry.value = static_cast<int16_t>(1 - (1 << size));
-        out = std::fill_n(out, size_t{1} << (room - 1), entry);
-        entry.value = 0;
-        std::fill_n(out, size_t{1} << (room - 1), entry);
+  size_t index = 0, second = 1 + static_cast<size_t>(number * kSecondTables);
+  const size_t second_end = second + kSecondTables;
+  for (int bits = 1; bits <= 16; ++bits, code <<= 1) {
+    for (int i = 0; i < spec.counts[static_cast<size_t>(bits - 1)]; ++i, ++code, ++index) {
+      const uint8_t symbol = spec.symbols[index];
+      if (bits < kLookupBits || (bits == kLookupBits && (symbol & 15) == 0)) {
+        next = FillCode(symbol, bits, ac, kLookupBits - bits, next);
+        continue;
       }
+      // The first kLookupBits bits lead to a second table, which the next codes share as far as they begin with the same.
+      DecodeEntry* const first = lookup + (code >> (bits - kLookupBits));
+      if (first >= next) {
+        next = first + 1;
+        *first = kSlow;
+        if (second < second_end) {
+          first->extra = static_cast<uint16_t>(second);
+          std::fill_n(context->second[second++], size_t{1} << kSecondBits, kSlow);
+        }
+      }
+      if (first->extra == 0) continue;
+      const int room = kLookupBits + kSecondBits - bits;
+      FillCode(symbol, bits, ac, room, context->second[first->extra] + ((code << room) & ((1 << kSecondBits) - 1)));
     }
-    code <<= 1;
   }
+  std::fill(next, lookup + kEntries, kSlow);
   if (ac) return;
   DecodeEntry* const behind = context->lookup + (static_cast<size_t>(kDcTableBehind + index_of_table) << kLookupBits);
-  std::transform(lookup, lookup + (size_t{1} << kLookupBits), behind, [](DecodeEntry entry) {
+  std::transform(lookup, lookup + kEntries, behind, [&](DecodeEntry entry) {
+    if (entry.bits == kSlowEntry) return kSlow;
     entry.advance = 1 + kBlockPositions - kBehindBlock;
     return entry;
   });
 }
 
 void SlowSymbol(EntropyContext* context, int stream) {
+  constexpr DecodeEntry kAnyEnd = {1, kBlockPositions, -kBlockPositions, 0, 0, 0};  // goes on somehow
   EntropyContext::Stream& state = context->streams[static_cast<size_t>(stream)];
   const size_t table = context->table_of[state.position];
   const uint64_t window = WindowAt(context->bytes[0], state.bit);
   DecodeEntry entry = context->lookup[table + (window >> (64 - kLookupBits))];
-  const int number = static_cast<int>(table >> kLookupBits);
-  if (number == kErrorTable) {
-    context->damaged = true;
-    entry = {1, kBlockPositions, -kBlockPositions, 0, 0, 0};  // anything that goes on
-  } else if (entry.bits == kSlowEntry) {
+  if (entry.bits == kSlowEntry && entry.extra != 0) {
+    entry = context->second[entry.extra][window << kLookupBits >> (64 - kSecondBits)];
+  }
+  if (entry.bits == kSlowEntry) {
+    const int number = static_cast<int>(table >> kLookupBits);
     const bool behind = number >= kDcTableBehind;
-    const SlowTable& slow = context->slow[behind ? number - kDcTableBehind : number];
-    uint8_t symbol;
-    const int bits = slow.codes.Decode(static_cast<uint32_t>(window >> 48), &symbol);
-    if (bits == 0) {
-      context->damaged = true;
-      entry = {1, kBlockPositions, -kBlockPositions, 0, 0, 0};
-    } else {
-      entry = EntryOf(symbol, bits, slow.ac);
-      if (behind) entry.advance = 1 + kBlockPositions - kBehindBlock;
-      const int size = symbol & 15;
-      if (size > 0) entry.value = static_cast<int16_t>(Extend(static_cast<int>(window << bits >> (64 - size)), size));
-    }
-  } else if (entry.extra >> 8 != 0) {
+    uint8_t symbol = 0;
+    int bits = 0;
+    const SlowTable* slow = number == kErrorTable ? nullptr : &context->slow[behind ? number - kDcTableBehind : number];
+    if (slow != nullptr) bits = slow->codes.Decode(static_cast<uint32_t>(window >> 48), &symbol);
+    context->damaged |= bits == 0;
+    entry = bits == 0 ? kAnyEnd : EntryOf(symbol, bits, slow->ac);
+    if (behind && bits != 0) entry.advance = 1 + kBlockPositions - kBehindBlock;
+    const int size = symbol & 15;
+    if (size > 0) entry.value = static_cast<int16_t>(Extend(static_cast<int>(window << bits >> (64 - size)), size));
+  } else if (entry.extra != 0) {
     const uint64_t extra = window >> (entry.extra & 255) & ((uint64_t{1} << (entry.extra >> 8)) - 1);
     entry.value = static_cast<int16_t>(static_cast<int64_t>(extra) + entry.value);
   }

@@ -14,8 +14,9 @@ namespace headrace {
 
 inline constexpr int kMaxStreams = 4;  // interleaved on one core; more no longer fit the registers
 inline constexpr int kLookupBits = 10;
-inline constexpr int kSymbolsPerTurn = 3;  // of each stream, out of one window of 57 bits
-inline constexpr int kMaxSymbolBits = 19;  // of a symbol that `lookup` holds: three fit the window
+inline constexpr int kSecondBits = 7;      // that tell longer codes apart: 16, and the sign behind them
+inline constexpr int kSecondTables = 32;   // at most, of each Huffman table
+inline constexpr int kSymbolsPerTurn = 2;  // of each stream, out of one window of 57 bits: 10 + 15 at most each
 inline constexpr int kMaxSegmentBlocks = kMaxEntryInterval * 10;
 // Every symbol takes at most 16 + 15 bits and passes at least one coefficient.
 inline constexpr size_t kMaxStreamBytes = (size_t{kMaxSegmentBlocks} * 64 + kSymbolsPerTurn) * 31 / 8 + 256;
@@ -33,11 +34,12 @@ inline constexpr size_t kStreamCoefficients = (size_t{kMaxSegmentBlocks} * 128 +
 
 // What kLookupBits bits say: a code, and of its extra bits what fits.
 struct DecodeEntry {
-  uint8_t bits;     // code + extra bits; kSlowEntry: SlowSymbol must say
+  uint8_t bits;     // code + extra bits; kSlowEntry: more bits must be looked at
   uint8_t advance;  // coefficients passed, itself included; 128 for an end of block
   int8_t mask;      // −1; −128 for an end of block: rounds the position down to the next block
   uint8_t unused;
-  uint16_t extra;   // extra bits still to be read: their lowest bit in the 64-bit window | their number << 8
+  uint16_t extra;   // extra bits still to be read: their lowest bit in the 64-bit window | their number << 8. Of a slow entry:
+                    // which of `second` says (number 0 says nothing: SlowSymbol)
   int16_t value;    // of the coefficient, or what is added to those bits
 };
 static_assert(sizeof(DecodeEntry) == 8);
@@ -65,6 +67,8 @@ struct alignas(64) EntropyContext {
   };
   std::array<Stream, kMaxStreams> streams;
   DecodeEntry lookup[kTables << kLookupBits];
+  // Of codes longer than kLookupBits, by the bits behind those: entries as in `lookup`. None is number 0.
+  DecodeEntry second[1 + 8 * kSecondTables][1 << kSecondBits];
   // By position in a segment: where its table begins in `lookup`, and where the coefficient is stored (natural order within its
   // block). A run of n MCUs takes the positions of a segment's last n, so that it always ends where the segment does.
   uint16_t table_of[kSegmentPositions + 64];

@@ -14,61 +14,82 @@ constexpr int Offset(size_t offset) { return static_cast<int>(offset) - kBias; }
 
 }  // namespace
 
-// One symbol: 15 instructions. ix: the entry; len: its bits; value; at: position + advance.
-#define SYMBOL(I, SLOW)                             \
-  "shrx %[base], %[window], %[ix]\n\t"              \
-  "addw %c[table_of](%[base], %[p" I "], 2), %w[ix]\n\t" \
-  "movzbl %c[lookup](%[base], %[ix], 8), %k[len]\n\t"    \
-  "test %b[len], %b[len]\n\t"                       \
-  "js " SLOW "f\n\t"                                \
-  "movzwl %c[lookup]+4(%[base], %[ix], 8), %k[value]\n\t" \
-  "movzbl %c[lookup]+1(%[base], %[ix], 8), %k[at]\n\t"    \
-  "bextr %[value], %[window], %[value]\n\t"         \
-  "add %[p" I "], %[at]\n\t"                        \
-  "addw %c[lookup]+6(%[base], %[ix], 8), %w[value]\n\t"   \
-  "movsbq %c[lookup]+2(%[base], %[ix], 8), %[p" I "]\n\t" \
-  "movzwl %c[place]-2(%[base], %[at], 2), %k[ix]\n\t"     \
-  "and %[at], %[p" I "]\n\t"                        \
-  "movw %w[value], %c[out]+%c[out_stride]*" I "(%[base], %[ix], 2)\n\t"   \
-  "add %[len], %[b" I "]\n\t"
-#define NEXT_WINDOW "shlx %[len], %[window], %[window]\n\t"
-#define TURN(I, END, SLOW)                          \
+// The window of stream I: 64 bits from its bit on.
+#define WINDOW(I)                                   \
   "mov %[b" I "], %[at]\n\t"                        \
   "mov %k[b" I "], %k[len]\n\t"                     \
   "shr $3, %[at]\n\t"                               \
   "and $7, %k[len]\n\t"                             \
   "mov %c[bytes](%[base], %[at]), %[window]\n\t"    \
-  "bswap %[window]\n\t"                            \
-  NEXT_WINDOW                                       \
-  SYMBOL(I, SLOW) NEXT_WINDOW SYMBOL(I, SLOW) NEXT_WINDOW SYMBOL(I, SLOW) \
-  "cmp %c[end]+24*" I "(%[base]), %[p" I "]\n\t"        \
-  "jae " END "f\n\t"
+  "bswap %[window]\n\t"                             \
+  "shlx %[len], %[window], %[window]\n\t"
+// Its next entry of `lookup` to ix, and the symbol's bits to len.
+#define LOOK_UP(I)                                  \
+  "shrx %[base], %[window], %[ix]\n\t"              \
+  "addw %c[table_of](%[base], %[p" I "], 2), %w[ix]\n\t" \
+  "movzbl %c[lookup](%[base], %[ix], 8), %k[len]\n\t"    \
+  "test %b[len], %b[len]\n\t"
+// The symbol of entry ix of TABLE.
+#define TAKE(I, TABLE)                              \
+  "movzwl %c[" TABLE "]+4(%[base], %[ix], 8), %k[value]\n\t" \
+  "movzbl %c[" TABLE "]+1(%[base], %[ix], 8), %k[at]\n\t"    \
+  "bextr %[value], %[window], %[value]\n\t"         \
+  "add %[p" I "], %[at]\n\t"                        \
+  "addw %c[" TABLE "]+6(%[base], %[ix], 8), %w[value]\n\t"   \
+  "movsbq %c[" TABLE "]+2(%[base], %[ix], 8), %[p" I "]\n\t" \
+  "movzwl %c[place]-2(%[base], %[at], 2), %k[ix]\n\t"     \
+  "and %[at], %[p" I "]\n\t"                        \
+  "movw %w[value], %c[out]+%c[out_stride]*" I "(%[base], %[ix], 2)\n\t" \
+  "add %[len], %[b" I "]\n\t"
+// Two symbols of stream I; label 3I: behind them.
+#define TURN(I)                                     \
+  WINDOW(I)                                         \
+  LOOK_UP(I) "js 2" I "f\n\t"                       \
+  TAKE(I, "lookup")                                 \
+  "shlx %[len], %[window], %[window]\n\t"           \
+  LOOK_UP(I) "js 2" I "f\n\t"                       \
+  TAKE(I, "lookup")                                 \
+  "3" I ":\n\t"                                     \
+  "cmp %c[end]+24*" I "(%[base]), %[p" I "]\n\t"    \
+  "jae 1" I "f\n\t"
+// Out of the way: a symbol that `lookup` does not hold, and leaving.
+#define LONG_SYMBOL(I)                              \
+  "2" I ":\n\t"                                     \
+  WINDOW(I)                                         \
+  LOOK_UP(I)                                        \
+  "movzwl %c[lookup]+4(%[base], %[ix], 8), %k[value]\n\t" \
+  "mov %[window], %[ix]\n\t"                        \
+  "shl $10, %[ix]\n\t"                              \
+  "shl $7, %[value]\n\t"                            \
+  "shr $57, %[ix]\n\t"                              \
+  "add %[value], %[ix]\n\t"                         \
+  "movzbl %c[second](%[base], %[ix], 8), %k[len]\n\t" \
+  "test %b[len], %b[len]\n\t"                       \
+  "js 4" I "f\n\t"                                  \
+  TAKE(I, "second")                                 \
+  "jmp 3" I "b\n"                                    \
+  "4" I ":\n\tmov $8+" I ", %k[ix]\n\tjmp 9f\n"      \
+  "1" I ":\n\tmov $" I ", %k[ix]\n\tjmp 9f\n"
 
 int DecodeTurnsX86(EntropyContext* context) {
   char* const base = reinterpret_cast<char*>(context) + kBias;
   auto& streams = context->streams;
-  static_assert(kMaxStreams == 4 && kSymbolsPerTurn == 3 && kSlowEntry == 0x80 && kSlowTurn == 8 && sizeof(streams[0]) == 24);
+  static_assert(kMaxStreams == 4 && kSymbolsPerTurn == 2 && kLookupBits == 10 && kSecondBits == 7 && kSlowEntry == 0x80 &&
+                kSlowTurn == 8 && sizeof(streams[0]) == 24);
   uint64_t window, ix, len, value, at;
   asm(".p2align 5\n"
-      "1:\n\t"
-      TURN("0", "10", "20") TURN("1", "11", "21") TURN("2", "12", "22") TURN("3", "13", "23")
-      "jmp 1b\n"
-      "10:\n\txor %k[ix], %k[ix]\n\tjmp 9f\n"
-      "11:\n\tmov $1, %k[ix]\n\tjmp 9f\n"
-      "12:\n\tmov $2, %k[ix]\n\tjmp 9f\n"
-      "13:\n\tmov $3, %k[ix]\n\tjmp 9f\n"
-      "20:\n\tmov $8, %k[ix]\n\tjmp 9f\n"
-      "21:\n\tmov $9, %k[ix]\n\tjmp 9f\n"
-      "22:\n\tmov $10, %k[ix]\n\tjmp 9f\n"
-      "23:\n\tmov $11, %k[ix]\n"
+      "8:\n\t"
+      TURN("0") TURN("1") TURN("2") TURN("3")
+      "jmp 8b\n"
+      LONG_SYMBOL("0") LONG_SYMBOL("1") LONG_SYMBOL("2") LONG_SYMBOL("3")
       "9:\n\t"
       : [b0] "+r"(streams[0].bit), [b1] "+r"(streams[1].bit), [b2] "+r"(streams[2].bit), [b3] "+r"(streams[3].bit),
         [p0] "+r"(streams[0].position), [p1] "+r"(streams[1].position), [p2] "+r"(streams[2].position),
         [p3] "+r"(streams[3].position), [window] "=&r"(window), [ix] "=&r"(ix), [len] "=&r"(len),
         [value] "=&r"(value), [at] "=&r"(at)
       : [base] "r"(base), [table_of] "i"(Offset(offsetof(EntropyContext, table_of))),
-        [lookup] "i"(Offset(offsetof(EntropyContext, lookup))), [place] "i"(Offset(offsetof(EntropyContext, place))),
-        [bytes] "i"(Offset(offsetof(EntropyContext, bytes))),
+        [lookup] "i"(Offset(offsetof(EntropyContext, lookup))), [second] "i"(Offset(offsetof(EntropyContext, second))),
+        [place] "i"(Offset(offsetof(EntropyContext, place))), [bytes] "i"(Offset(offsetof(EntropyContext, bytes))),
         [out] "i"(Offset(offsetof(EntropyContext, coefficients))), [out_stride] "i"(kStreamCoefficients * 2),
         [end] "i"(Offset(offsetof(EntropyContext, streams) + offsetof(EntropyContext::Stream, end)))
       : "cc", "memory");

@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "core/decode/segment/kernels.h"
+#include "core/decode/segment/pack_parts-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headrace {
@@ -28,39 +29,6 @@ using IdctD8 = hn::Repartition<uint8_t, IdctD16>;
 using IdctV16 = hn::Vec<IdctD16>;
 using IdctV32 = hn::Vec<IdctD32>;
 constexpr int kIdctBlocks = static_cast<int>(hn::MaxLanes(IdctD16()) / 8);
-
-// Saturating narrowing part by part: in each 128-bit part a's lanes, then b's. Highway 1.0 has no such operation for bytes.
-#if HWY_ARCH_X86
-HWY_INLINE hn::Vec128<int16_t> PackParts(hn::Vec128<int32_t> a, hn::Vec128<int32_t> b) {
-  return hn::Vec128<int16_t>{_mm_packs_epi32(a.raw, b.raw)};
-}
-HWY_INLINE hn::Vec128<int8_t> PackParts(hn::Vec128<int16_t> a, hn::Vec128<int16_t> b) {
-  return hn::Vec128<int8_t>{_mm_packs_epi16(a.raw, b.raw)};
-}
-#if HWY_TARGET <= HWY_AVX2
-HWY_INLINE hn::Vec256<int16_t> PackParts(hn::Vec256<int32_t> a, hn::Vec256<int32_t> b) {
-  return hn::Vec256<int16_t>{_mm256_packs_epi32(a.raw, b.raw)};
-}
-HWY_INLINE hn::Vec256<int8_t> PackParts(hn::Vec256<int16_t> a, hn::Vec256<int16_t> b) {
-  return hn::Vec256<int8_t>{_mm256_packs_epi16(a.raw, b.raw)};
-}
-#endif
-#if HWY_TARGET <= HWY_AVX3
-HWY_INLINE hn::Vec512<int16_t> PackParts(hn::Vec512<int32_t> a, hn::Vec512<int32_t> b) {
-  return hn::Vec512<int16_t>{_mm512_packs_epi32(a.raw, b.raw)};
-}
-HWY_INLINE hn::Vec512<int8_t> PackParts(hn::Vec512<int16_t> a, hn::Vec512<int16_t> b) {
-  return hn::Vec512<int8_t>{_mm512_packs_epi16(a.raw, b.raw)};
-}
-#endif
-#else
-template <class V>
-HWY_INLINE auto PackParts(V a, V b) {  // vectors of one part
-  const hn::Repartition<hwy::MakeNarrow<hn::TFromV<V>>, hn::DFromV<V>> d;
-  const hn::Half<decltype(d)> half;
-  return hn::Combine(d, hn::DemoteTo(half, b), hn::DemoteTo(half, a));
-}
-#endif
 
 // 13-bit fixed point.
 constexpr int kF0_298 = 2446, kF0_390 = 3196, kF0_541 = 4433, kF0_765 = 6270, kF0_899 = 7373, kF1_175 = 9633,
@@ -298,7 +266,7 @@ HWY_INLINE void FillBlock(const IdctBlock& block, const uint16_t* quant, size_t 
 
 enum IdctKind { kDcAlone, kFirstRow, kQuarter, kAny, kIdctKinds };
 
-// Which of them a block is. `quarter` has ones where it may hold something.
+// Which of them a block is.
 HWY_INLINE IdctKind KindOf(const int16_t* coefficients) {
   const hn::CappedTag<int16_t, 16> d;  // a row or two
   constexpr size_t kLanes = hn::MaxLanes(hn::CappedTag<int16_t, 16>());
@@ -314,11 +282,12 @@ HWY_INLINE IdctKind KindOf(const int16_t* coefficients) {
   const int quarter = none(hn::Or(lower_rows, hn::And(hn::Or(first, upper_rows), hn::Load(d, kUpperColumns))));
   const int first_row = none(hn::Or(behind, hn::And(first, hn::Load(d, kNotFirstRow))));
   const int dc = none(hn::Or(behind, hn::And(first, hn::Load(d, kNotDc))));
-  // Each implies the one before it but the first row the quarter.
-  return static_cast<IdctKind>(first_row ? kFirstRow - dc : kAny - quarter);
+  // Without a branch, which would be guessed wrong.
+  static constexpr uint8_t kKinds[8] = {kAny, kQuarter, kFirstRow, kFirstRow, kDcAlone, kDcAlone, kDcAlone, kDcAlone};
+  return static_cast<IdctKind>(kKinds[quarter | first_row << 1 | dc << 2]);
 }
 
-// Blocks are sorted without branches, which would be guessed wrong; each kind has its own transform.
+// Blocks are sorted, and each kind has its own transform.
 void Idct(const IdctBlock* blocks, int n, const uint16_t* quant, size_t stride) {
   IdctBlock sorted[kIdctKinds][kMaxIdctBlocks + kIdctBlocks];
   int count[kIdctKinds] = {};

@@ -25,7 +25,7 @@ struct SegmentKernels {
   // bytes. Returns the bytes written; *consumed: input bytes passed (a marker is not). Writes up to 64 bytes more.
   size_t (*unstuff)(const uint8_t* in, size_t size, uint8_t* out, size_t capacity, size_t* consumed);
 
-  // Decodes three symbols of each stream in turn until one of them has come to its end, or to a symbol that SlowSymbol must
+  // Decodes kSymbolsPerTurn symbols of each stream in turn until one of them has come to its end, or to a symbol that SlowSymbol must
   // decode: its number | kSlowTurn. The chain from one symbol to the next takes 15 cycles alone; other streams fill them.
   int (*decode_turns)(EntropyContext* context);
 

@@ -8,22 +8,29 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cstdint>
+
+#include "core/decode/segment/pack_parts-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headrace {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Words in the order of their bytes, for upsampling.
 using RowD16 = hn::CappedTag<uint16_t, 32>;
-using RowDi16 = hn::RebindToSigned<RowD16>;
 using RowD8 = hn::Rebind<uint8_t, RowD16>;  // as many bytes as RowD16 has lanes
 using RowV16 = hn::Vec<RowD16>;
 constexpr int kRowLanes = static_cast<int>(hn::MaxLanes(RowD16()));
 
 HWY_INLINE RowV16 LoadSamples(const uint8_t* in) { return hn::PromoteTo(RowD16(), hn::LoadU(RowD8(), in)); }
-HWY_INLINE hn::Vec<RowD8> NarrowSamples(RowV16 v) { return hn::DemoteTo(RowD8(), hn::BitCast(RowDi16(), v)); }
 HWY_INLINE RowV16 Times3(RowV16 v) { return hn::Add(hn::Add(v, v), v); }
+// Bytes of two vectors in turn.
+HWY_INLINE void StoreInTurn(RowV16 even, RowV16 odd, uint8_t* out) {
+  const hn::Repartition<uint8_t, RowD16> d8;
+  hn::StoreU(hn::BitCast(d8, hn::Or(even, hn::ShiftLeft<8>(odd))), d8, out);
+}
 
 void UpsampleH2V1(const uint8_t* in, int n, uint8_t* out) {
   const RowD16 d;
@@ -31,20 +38,27 @@ void UpsampleH2V1(const uint8_t* in, int n, uint8_t* out) {
     const RowV16 here = Times3(LoadSamples(in + i));
     const RowV16 left = hn::Add(LoadSamples(in + i - 1), hn::Set(d, 1));
     const RowV16 right = hn::Add(LoadSamples(in + i + 1), hn::Set(d, 2));
-    hn::StoreInterleaved2(NarrowSamples(hn::ShiftRight<2>(hn::Add(here, left))),
-                          NarrowSamples(hn::ShiftRight<2>(hn::Add(here, right))), RowD8(), out + 2 * i);
+    StoreInTurn(hn::ShiftRight<2>(hn::Add(here, left)), hn::ShiftRight<2>(hn::Add(here, right)), out + 2 * i);
   }
 }
 
 void UpsampleH2V2(const uint8_t* near, const uint8_t* far, int n, uint8_t* out) {
   const RowD16 d;
-  const auto column = [=](int i) HWY_ATTR { return hn::Add(Times3(LoadSamples(near + i)), LoadSamples(far + i)); };
-  for (int i = 0; i < n; i += kRowLanes) {
-    const RowV16 here = Times3(column(i));
-    const RowV16 left = hn::Add(column(i - 1), hn::Set(d, 8));
-    const RowV16 right = hn::Add(column(i + 1), hn::Set(d, 7));
-    hn::StoreInterleaved2(NarrowSamples(hn::ShiftRight<4>(hn::Add(here, left))),
-                          NarrowSamples(hn::ShiftRight<4>(hn::Add(here, right))), RowD8(), out + 2 * i);
+  constexpr int kPiece = 16 * kRowLanes;
+  alignas(64) uint16_t memory[kPiece + 2 * kRowLanes];
+  uint16_t* const columns = memory + kRowLanes;  // 3 · near + far, from one before the piece to one behind it
+  for (int begin = 0; begin < n; begin += kPiece) {
+    const int size = std::min(kPiece, n - begin);
+    columns[-1] = static_cast<uint16_t>(3 * near[begin - 1] + far[begin - 1]);
+    for (int i = 0; i <= size; i += kRowLanes) {
+      hn::Store(hn::Add(Times3(LoadSamples(near + begin + i)), LoadSamples(far + begin + i)), d, columns + i);
+    }
+    for (int i = 0; i < size; i += kRowLanes) {
+      const RowV16 here = Times3(hn::Load(d, columns + i));
+      const RowV16 left = hn::Add(hn::LoadU(d, columns + i - 1), hn::Set(d, 8));
+      const RowV16 right = hn::Add(hn::LoadU(d, columns + i + 1), hn::Set(d, 7));
+      StoreInTurn(hn::ShiftRight<4>(hn::Add(here, left)), hn::ShiftRight<4>(hn::Add(here, right)), out + 2 * (begin + i));
+    }
   }
 }
 
@@ -53,38 +67,59 @@ void UpsampleH1V2(const uint8_t* near, const uint8_t* far, int n, int bias, uint
   const RowV16 add = hn::Set(d, static_cast<uint16_t>(bias));
   for (int i = 0; i < n; i += kRowLanes) {
     const RowV16 sum = hn::Add(Times3(LoadSamples(near + i)), hn::Add(LoadSamples(far + i), add));
-    hn::StoreU(NarrowSamples(hn::ShiftRight<2>(sum)), RowD8(), out + i);
+    hn::StoreU(hn::DemoteTo(RowD8(), hn::BitCast(hn::RebindToSigned<RowD16>(), hn::ShiftRight<2>(sum))), RowD8(), out + i);
   }
 }
 
-// Products of 16-bit fixed point, rounded as (x·f + 2^15) >> 16: ((2x·f) >> 16) + 1) >> 1 is the same number.
-void YccToRgb(const uint8_t* y, const uint8_t* cb, const uint8_t* cr, int n, uint8_t* r, uint8_t* g, uint8_t* b) {
-  const RowDi16 d;
-  const hn::Repartition<int32_t, RowDi16> d32;
-  const auto offset = hn::Set(d, 128), one = hn::Set(d, 1);
-  const auto red = hn::Set(d, 26345);    // 1.40200 − 1
-  const auto blue = hn::Set(d, -14942);  // 1.77200 − 2
+// For colours: whole vectors of bytes, whose halves are words part by part.
+using ColorD8 = hn::CappedTag<uint8_t, 64>;
+using ColorD16 = hn::Repartition<int16_t, ColorD8>;
+using ColorV8 = hn::Vec<ColorD8>;
+using ColorV16 = hn::Vec<ColorD16>;
+
+// Bytes less 128 as words.
+HWY_INLINE ColorV16 CenteredLower(ColorV8 flipped) {
+  return hn::ShiftRight<8>(hn::BitCast(ColorD16(), hn::InterleaveLower(ColorD8(), hn::Zero(ColorD8()), flipped)));
+}
+HWY_INLINE ColorV16 CenteredUpper(ColorV8 flipped) {
+  return hn::ShiftRight<8>(hn::BitCast(ColorD16(), hn::InterleaveUpper(ColorD8(), hn::Zero(ColorD8()), flipped)));
+}
+
+struct ColorWords {
+  ColorV16 r, g, b;
+};
+
+// libjpeg's (x·f + 2^15) >> 16 for 1.402 − 1 and 1.772 − 2 is one multiplication with rounding: compared for all x.
+HWY_INLINE ColorWords ConvertWords(ColorV16 luma, ColorV16 u, ColorV16 v) {
+  const ColorD16 d;
+  const hn::Repartition<int32_t, ColorD16> d32;
   // −0.34414·Cb + (1 − 0.71414)·Cr, then − Cr.
   const auto green = hn::BitCast(d, hn::Set(d32, static_cast<int32_t>((-22554 & 0xFFFF) | 18734u << 16)));
   const auto half = hn::Set(d32, 1 << 15);
-  for (int i = 0; i < n; i += kRowLanes) {
-    const auto luma = hn::BitCast(d, LoadSamples(y + i));
-    const auto u = hn::Sub(hn::BitCast(d, LoadSamples(cb + i)), offset);
-    const auto v = hn::Sub(hn::BitCast(d, LoadSamples(cr + i)), offset);
-    const auto u2 = hn::Add(u, u), v2 = hn::Add(v, v);
-    const auto to_red = hn::ShiftRight<1>(hn::Add(hn::MulHigh(v2, red), one));
-    const auto to_blue = hn::ShiftRight<1>(hn::Add(hn::MulHigh(u2, blue), one));
-    auto odd = hn::Zero(d32);
-    auto lower = hn::ReorderWidenMulAccumulate(d32, hn::InterleaveLower(d, u, v), green, hn::Zero(d32), odd);
-    lower = hn::RearrangeToOddPlusEven(lower, odd);
-    odd = hn::Zero(d32);
-    auto upper = hn::ReorderWidenMulAccumulate(d32, hn::InterleaveUpper(d, u, v), green, hn::Zero(d32), odd);
-    upper = hn::RearrangeToOddPlusEven(upper, odd);
-    const auto to_green =
-        hn::Sub(PackParts(hn::ShiftRight<16>(hn::Add(lower, half)), hn::ShiftRight<16>(hn::Add(upper, half))), v);
-    hn::StoreU(hn::DemoteTo(RowD8(), hn::Add(luma, hn::Add(v, to_red))), RowD8(), r + i);
-    hn::StoreU(hn::DemoteTo(RowD8(), hn::Add(luma, to_green)), RowD8(), g + i);
-    hn::StoreU(hn::DemoteTo(RowD8(), hn::Add(luma, hn::Add(u2, to_blue))), RowD8(), b + i);
+  auto odd = hn::Zero(d32);
+  auto lower = hn::ReorderWidenMulAccumulate(d32, hn::InterleaveLower(d, u, v), green, half, odd);
+  lower = hn::RearrangeToOddPlusEven(lower, odd);
+  odd = hn::Zero(d32);
+  auto upper = hn::ReorderWidenMulAccumulate(d32, hn::InterleaveUpper(d, u, v), green, half, odd);
+  upper = hn::RearrangeToOddPlusEven(upper, odd);
+  const auto to_green = PackParts(hn::ShiftRight<16>(lower), hn::ShiftRight<16>(upper));
+  return {hn::Add(hn::Add(luma, v), hn::MulFixedPoint15(v, hn::Set(d, 13173))),
+          hn::Add(hn::Sub(luma, v), to_green),
+          hn::Add(hn::Add(luma, hn::Add(u, u)), hn::MulFixedPoint15(u, hn::Set(d, -7471)))};
+}
+
+void YccToRgb(const uint8_t* y, const uint8_t* cb, const uint8_t* cr, int n, uint8_t* r, uint8_t* g, uint8_t* b) {
+  const ColorD8 d8;
+  const ColorD16 d16;
+  const auto flip = hn::Set(d8, 0x80), zero = hn::Zero(d8);
+  for (int i = 0; i < n; i += static_cast<int>(hn::Lanes(d8))) {
+    const ColorV8 luma = hn::LoadU(d8, y + i);
+    const ColorV8 u = hn::Xor(hn::LoadU(d8, cb + i), flip), v = hn::Xor(hn::LoadU(d8, cr + i), flip);
+    const ColorWords lower = ConvertWords(hn::BitCast(d16, hn::InterleaveLower(d8, luma, zero)), CenteredLower(u), CenteredLower(v));
+    const ColorWords upper = ConvertWords(hn::BitCast(d16, hn::InterleaveUpper(d8, luma, zero)), CenteredUpper(u), CenteredUpper(v));
+    hn::StoreU(PackUnsignedParts(lower.r, upper.r), d8, r + i);
+    hn::StoreU(PackUnsignedParts(lower.g, upper.g), d8, g + i);
+    hn::StoreU(PackUnsignedParts(lower.b, upper.b), d8, b + i);
   }
 }
 

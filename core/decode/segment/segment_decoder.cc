@@ -1,6 +1,8 @@
 #include "core/decode/segment/segment_decoder.h"
 
 #include <algorithm>
+#include <bit>
+#include <climits>
 #include <vector>
 
 #include "core/decode/cmyk.h"
@@ -70,7 +72,7 @@ class SegmentDecoder::Impl {
   void PreparePlanes(int interval);
   void CopyEdges(int mcu_row);
   const uint8_t* ComponentRow(int c, int y, uint8_t* buffer) const;
-  int OtherSampleRow(int c, int y) const;
+  void DecodeUntil(int y);
 
   const SegmentKernels& kernels_;
   SegmentRuns runs_;
@@ -81,6 +83,7 @@ class SegmentDecoder::Impl {
   RegionPlan plan_;
   std::array<PlaneRing, 4> planes_;
   int ring_rows_ = 0;
+  int ready_ = 0;  // rows of the image before it can be made
   int edged_ = 0;  // MCU rows before it have their edges
   bool failed_ = false;
 
@@ -91,7 +94,8 @@ class SegmentDecoder::Impl {
 void SegmentDecoder::Impl::PreparePlanes(int interval) {
   // A row of pixels looks at three MCU rows at most.
   const int segments = plan_.last_mcu / interval - plan_.first_mcu / interval + 1;
-  ring_rows_ = std::min(3 + (kSegmentsAhead + segments - 1) / segments, plan_.last_row - plan_.first_row + 1);
+  ring_rows_ = static_cast<int>(std::bit_ceil(static_cast<unsigned>(3 + (kSegmentsAhead + segments - 1) / segments)));
+  ready_ = region_.top;
   edged_ = plan_.first_row;
   size_t total = kRowMargin, stride = 0;
   for (int c = 0; c < frame_->num_components; ++c) {
@@ -130,25 +134,18 @@ void SegmentDecoder::Impl::CopyEdges(int mcu_row) {
   }
 }
 
-// The second row of samples that row y of the image is made of.
-int SegmentDecoder::Impl::OtherSampleRow(int c, int y) const {
-  const ComponentPlan& part = plan_.components[c];
-  const int sample_y = y / part.v_expand;
-  if (part.upsampling != Upsampling::kFancyH1V2 && part.upsampling != Upsampling::kFancyH2V2) return sample_y;
-  return y % 2 == 0 ? std::max(sample_y - 1, 0) : std::min(sample_y + 1, part.height - 1);
-}
-
 // Row y of the region's columns at the image's resolution: in `buffer`, or where it lies already.
 const uint8_t* SegmentDecoder::Impl::ComponentRow(int c, int y, uint8_t* buffer) const {
   const ComponentPlan& part = plan_.components[c];
   const PlaneRing& plane = planes_[c];
-  const uint8_t* near = plane.row(y / part.v_expand);
-  const uint8_t* far = plane.row(OtherSampleRow(c, y));
+  if (part.upsampling == Upsampling::kNone) return plane.row(y) + region_.left;
   const int first = region_.left / part.h_expand;
   const int n = (region_.left + region_.width - 1) / part.h_expand - first + 1;
+  const int near_row = y / part.v_expand;
+  const uint8_t* near = plane.row(near_row);
+  // The second row of samples, where there is one.
+  const uint8_t* far = plane.row(y % 2 == 0 ? std::max(near_row - 1, 0) : std::min(near_row + 1, part.height - 1));
   switch (part.upsampling) {
-    case Upsampling::kNone:
-      return near + region_.left;
     case Upsampling::kFancyH2V1:
       kernels_.upsample_h2v1(near + first, n, buffer);
       return buffer + region_.left % 2;
@@ -158,25 +155,25 @@ const uint8_t* SegmentDecoder::Impl::ComponentRow(int c, int y, uint8_t* buffer)
     case Upsampling::kFancyH1V2:
       kernels_.upsample_h1v2(near + region_.left, far + region_.left, region_.width, y % 2 == 0 ? 1 : 2, buffer);
       return buffer;
-    case Upsampling::kReplicate:
+    default:
       for (int x = 0; x < region_.width; ++x) buffer[x] = near[(region_.left + x) / part.h_expand];
       return buffer;
   }
-  return nullptr;
+}
+
+// Decodes the MCU rows that row y of the image needs.
+void SegmentDecoder::Impl::DecodeUntil(int y) {
+  const int mcu_rows = 8 * frame_->max_v();
+  // Vertical upsampling looks one row of samples, two rows of the image, up or down.
+  const int first_row = std::max((y - 2) / mcu_rows, plan_.first_row), last_row = std::min((y + 2) / mcu_rows, plan_.last_row);
+  failed_ = failed_ || !runs_.Complete(last_row, first_row);
+  for (; edged_ <= last_row; ++edged_) CopyEdges(edged_);
+  ready_ = last_row == plan_.last_row ? INT_MAX : (last_row + 1) * mcu_rows - 2;
 }
 
 PlanarRow SegmentDecoder::Impl::Row(int row) {
   const int y = region_.top + row;
-  int first_row = plan_.last_row, last_row = plan_.first_row;
-  for (int c = 0; c < frame_->num_components; ++c) {
-    const int near = y / plan_.components[c].v_expand, far = OtherSampleRow(c, y), rows = 8 * frame_->components[c].v;
-    first_row = std::min(first_row, std::min(near, far) / rows);
-    last_row = std::max(last_row, std::max(near, far) / rows);
-  }
-  if (!failed_ && last_row >= edged_) {
-    failed_ = !runs_.Complete(last_row, first_row);
-    for (; edged_ <= last_row; ++edged_) CopyEdges(edged_);
-  }
+  if (y >= ready_) DecodeUntil(y);
   const auto buffer = [&](int i) { return row_memory_.data() + row_bytes_ * static_cast<size_t>(i); };
   const uint8_t* rows[4];
   for (int c = 0; c < frame_->num_components; ++c) rows[c] = ComponentRow(c, y, buffer(c));

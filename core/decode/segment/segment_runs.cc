@@ -95,7 +95,7 @@ bool SegmentRuns::BeginSegment() {
     return false;
   }
   if (next_segment_ == first_segment_) {
-    unfinished_[static_cast<size_t>(next_row_ % job_.ring_rows)] = last_segment_ - first_segment_ + 1;
+    *UnfinishedRuns(next_row_) = last_segment_ - first_segment_ + 1;
   }
   pending_.row = next_row_;
   pending_.mcu = next_segment_ * interval_;
@@ -184,7 +184,7 @@ void SegmentRuns::PassMarker(size_t consumed, bool to_segment_end) {
   failed_ |= at(marker) != 0xFF || at(marker + 1) != expected || (to_segment_end && pending_byte_ != end_point_.byte);
   pending_.dc = {};
   pending_bit_ = 0;
-  if (pending_.count > 0) ++unfinished_[static_cast<size_t>(pending_.row % job_.ring_rows)];
+  if (pending_.count > 0) ++*UnfinishedRuns(pending_.row);
 }
 
 void SegmentRuns::Finish(int stream) {
@@ -194,42 +194,47 @@ void SegmentRuns::Finish(int stream) {
   const int mcus = run.decoded;
   int16_t* const first = context_->coefficients[stream] + (interval_ - mcus) * blocks_ * 64;
   const int skipped = std::clamp(job_.plan->first_mcu - run.mcu, 0, mcus);
-  int offset = 0;  // of the component's first block in an MCU
+  int16_t* mcu = first;
+  std::array<int, 4> listed = {};  // blocks by quantisation table
   for (int c = 0; c < job_.frame->num_components; ++c) {
     const JpegComponent& component = job_.frame->components[static_cast<size_t>(c)];
-    const int per_mcu = component.h * component.v;
-    int16_t dc = run.dc[static_cast<size_t>(c)];
-    for (int16_t* mcu = first + offset * 64; mcu < first + mcus * blocks_ * 64; mcu += blocks_ * 64) {
-      for (int i = 0; i < per_mcu; ++i) mcu[64 * i] = dc = static_cast<int16_t>(dc + mcu[64 * i]);
-    }
-    failed_ |= run.checks_dc && dc != run.end_dc[static_cast<size_t>(c)];
-    offset += per_mcu;
+    listed[component.quant] += PlaceBlocks(run, c, mcu, skipped, blocks_of_run_[component.quant].data() + listed[component.quant]);
+    mcu += component.h * component.v * 64;
   }
   std::memset(first, 0, static_cast<size_t>(skipped * blocks_) * 64 * sizeof(int16_t));
-  Transform(run, first, skipped, mcus);
-  --unfinished_[static_cast<size_t>(run.row % job_.ring_rows)];
-  while (complete_ < next_row_ && unfinished_[static_cast<size_t>(complete_ % job_.ring_rows)] == 0) ++complete_;
+  for (size_t quant = 0; quant < listed.size(); ++quant) {
+    if (listed[quant] == 0) continue;
+    kernels_.idct(blocks_of_run_[quant].data(), listed[quant], job_.frame->quant[quant].data(), job_.planes[0].stride);
+  }
+  --*UnfinishedRuns(run.row);
+  while (complete_ < next_row_ && *UnfinishedRuns(complete_) == 0) ++complete_;
 }
 
-// The inverse DCT of the run's MCUs [begin, end), all blocks of equal quantisation together.
-void SegmentRuns::Transform(const Run& run, int16_t* first, int begin, int end) {
-  const JpegFrame& frame = *job_.frame;
-  for (int quant = 0; quant < 4; ++quant) {
-    int n = 0, offset = 0;
-    for (int c = 0; c < frame.num_components; ++c) {
-      const JpegComponent& component = frame.components[static_cast<size_t>(c)];
-      const PlaneRing& plane = job_.planes[c];
-      for (int y = 0; y < component.v && component.quant == quant; ++y) {
-        uint8_t* out = plane.row((run.row * component.v + y) * 8) + (run.mcu + begin) * component.h * 8;
-        for (int mcu = begin; mcu < end; ++mcu) {
-          int16_t* block = first + (mcu * blocks_ + offset + y * component.h) * 64;
-          for (int x = 0; x < component.h; ++x, block += 64, out += 8) blocks_of_run_[static_cast<size_t>(n++)] = {block, out};
-        }
-      }
-      offset += component.h * component.v;
-    }
-    if (n > 0) kernels_.idct(blocks_of_run_.data(), n, frame.quant[static_cast<size_t>(quant)].data(), job_.planes[0].stride);
+// Adds the differences of the component's DC coefficients up, and lists its blocks from MCU `skipped` of the run on. Returns their
+// number.
+int SegmentRuns::PlaceBlocks(const Run& run, int c, int16_t* first, int skipped, IdctBlock* list) {
+  const JpegComponent& component = job_.frame->components[static_cast<size_t>(c)];
+  const int h = component.h, v = component.v;
+  const ptrdiff_t step = blocks_ * 64;
+  int16_t dc = run.dc[static_cast<size_t>(c)];
+  int16_t* mcu = first;
+  for (; mcu != first + skipped * step; mcu += step) {
+    for (int i = 0; i < h * v; ++i) dc = static_cast<int16_t>(dc + mcu[64 * i]);
   }
+  const PlaneRing& plane = job_.planes[c];
+  uint8_t* out = plane.row(run.row * v * 8) + (run.mcu + skipped) * h * 8;
+  IdctBlock* next = list;
+  for (int16_t* const end = first + run.decoded * step; mcu != end; mcu += step, out += 8 * h) {
+    *mcu = dc = static_cast<int16_t>(dc + *mcu);
+    *next++ = {mcu, out};
+    for (int i = 1; i < h * v; ++i) {
+      int16_t* const block = mcu + 64 * i;
+      *block = dc = static_cast<int16_t>(dc + *block);
+      *next++ = {block, out + static_cast<size_t>(i / h) * 8 * plane.stride + 8 * (i % h)};
+    }
+  }
+  failed_ |= run.checks_dc && dc != run.end_dc[static_cast<size_t>(c)];
+  return static_cast<int>(next - list);
 }
 
 }  // namespace headrace
