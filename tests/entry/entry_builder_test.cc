@@ -57,6 +57,28 @@ TEST(EntryBuilder, FollowsTablesOfEveryShape) {
   }
 }
 
+// Short scans are walked in one piece, longer ones in four at once, those above 128 kB in several rounds of four.
+TEST(EntryBuilder, FollowsScansOfEveryLength) {
+  std::mt19937 random(5);
+  size_t shortest = SIZE_MAX, longest = 0;
+  for (int round = 0; round < 80; ++round) {
+    ScanOptions options;
+    std::tie(options.h, options.v) = Samplings()[static_cast<size_t>(round) % Samplings().size()];
+    options.width = 40 + static_cast<int>(random() % 60) * (1 + round / 3);
+    options.height = 400;
+    options.restart_interval = round % 5 == 0 ? 700 : 0;
+    options.longest_code = 10 + static_cast<int>(random() % 7);
+    options.many_ones = round % 9 == 0;
+    const File file = WriteRandomScan(options, &random);
+    shortest = std::min(shortest, file.size());
+    longest = std::max(longest, file.size());
+    const absl::Status status = BuildAndCheck(file, 1);
+    ASSERT_TRUE(status.ok()) << "round " << round << ": " << status;
+  }
+  EXPECT_LT(shortest, 20000u);
+  EXPECT_GT(longest, 300000u);
+}
+
 TEST(EntryBuilder, MeetsStuffedBytesAtEveryBitOfAnEntryPoint) {
   std::mt19937 random(2);
   ScanOptions options;
@@ -86,7 +108,7 @@ TEST(EntryBuilder, RefusesOrIsRightWhateverBitOfTheScanIsFlipped) {
   for (int round = 0; round < 3000; ++round) {
     ScanOptions options;
     std::tie(options.h, options.v) = Samplings()[random() % Samplings().size()];
-    options.width = 60;
+    options.width = round % 10 == 0 ? 400 : 60;
     options.restart_interval = round % 2 == 0 ? 3 : 0;
     File file = WriteRandomScan(options, &random);
     const size_t begin = ParseJpegFrame(file)->scan_offset;
