@@ -36,7 +36,8 @@ constexpr char kDlTensor[] = "dltensor";  // a capsule keeps the address of its 
 void DestroyCapsule(void* capsule) {
   // A consumer renames the capsule ("used_dltensor"): then the tensor is the consumer's.
   if (!g_python.PyCapsule_IsValid(capsule, kDlTensor)) return;
-  auto* managed = static_cast<hr_dl_managed_tensor*>(g_python.PyCapsule_GetPointer(capsule, kDlTensor));
+  auto* managed =
+      static_cast<hr_dl_managed_tensor*>(g_python.PyCapsule_GetPointer(capsule, kDlTensor));
   managed->deleter(managed);
 }
 
@@ -183,7 +184,8 @@ int hr_session_wait(hr_session* session, int timeout_ms) {
 void hr_session_lease_all(hr_session* session) { session->session.LeaseAll(); }
 
 hr_ring* hr_session_hold_ring(hr_session* session) {
-  return IsOurs(session->session) ? reinterpret_cast<hr_ring*>(session->session.HoldRing()) : nullptr;
+  return IsOurs(session->session) ? reinterpret_cast<hr_ring*>(session->session.HoldRing())
+                                  : nullptr;
 }
 
 void hr_ring_release(hr_ring* ring) {
@@ -212,7 +214,8 @@ void* hr_session_try_next_capsules(hr_session* session, hr_batch* batch, uint32_
   const uint32_t num_fields = taken ? batch->num_fields : 0;
   void* tuple = g_python.PyTuple_New(num_fields);
   for (uint32_t i = 0; i < num_fields; ++i) {
-    void* capsule = tuple ? g_python.PyCapsule_New(batch->fields[i], kDlTensor, DestroyCapsule) : nullptr;
+    void* capsule =
+        tuple ? g_python.PyCapsule_New(batch->fields[i], kDlTensor, DestroyCapsule) : nullptr;
     if (capsule == nullptr) {
       batch->fields[i]->deleter(batch->fields[i]);
       if (tuple != nullptr) g_python.Py_DecRef(tuple);

@@ -137,18 +137,20 @@ typedef struct hr_batch {
  * HR_RESOURCE_EXHAUSTED: no memory for a copy; nothing is lost, drop batches and call again.
  * HR_INTERNAL: the daemon breaks the protocol. The session stays usable after each of them. */
 HR_API int hr_session_next(hr_session* session, hr_batch* batch, int timeout_ms);
-/* The two halves of hr_session_next for callers that must not wait in the first or hold something (an interpreter's lock) in the
- * second. hr_session_try_next: 1 and the batch's first `max_fields` fields when it is ready, 0 when not, −1 (HR_RESOURCE_EXHAUSTED as
- * above) when there is no memory for copies. hr_session_wait: HR_OK once a
- * batch is ready; errors as hr_session_next, HR_BAD_SAMPLE included, after which the cursor is behind the bad batch. */
+/* The two halves of hr_session_next for callers that must not wait in the first or hold something
+ * (an interpreter's lock) in the second. hr_session_try_next: 1 and the batch's first `max_fields`
+ * fields when it is ready, 0 when not, −1 (HR_RESOURCE_EXHAUSTED as above) when there is no memory
+ * for copies. hr_session_wait: HR_OK once a batch is ready; errors as hr_session_next,
+ * HR_BAD_SAMPLE included, after which the cursor is behind the bad batch. */
 HR_API int hr_session_try_next(hr_session* session, hr_batch* batch, uint32_t max_fields);
 HR_API int hr_session_wait(hr_session* session, int timeout_ms);
-/* For a caller that copies batches onward, into a GPU's memory, and deletes each batch's tensors as soon as its copy is done,
- * whatever becomes of the copy. From now on all fields, small ones too, are views of their slot, and every slot may be leased. */
+/* For a caller that copies batches onward, into a GPU's memory, and deletes each batch's tensors as
+ * soon as its copy is done, whatever becomes of the copy. From now on all fields, small ones too,
+ * are views of their slot, and every slot may be leased. */
 HR_API void hr_session_lease_all(hr_session* session);
-/* Such a caller registers slots with a GPU's driver, which must be undone before they are unmapped. Holds the ring of the
- * newest batch: it stays mapped, beyond a reconnection and the session's end, until it was released as often as it was
- * held. The same ring is the same pointer. */
+/* Such a caller registers slots with a GPU's driver, which must be undone before they are unmapped.
+ * Holds the ring of the newest batch: it stays mapped, beyond a reconnection and the session's end,
+ * until it was released as often as it was held. The same ring is the same pointer. */
 typedef struct hr_ring hr_ring;
 HR_API hr_ring* hr_session_hold_ring(hr_session* session);
 /* May unmap, so not to be called by deleters. Does nothing in a forked child. */
@@ -176,10 +178,11 @@ typedef struct hr_python_functions {
   void* (*PyErr_NoMemory)(void);
 } hr_python_functions;
 HR_API void hr_set_python_functions(const hr_python_functions* functions);
-/* hr_session_try_next, called with the interpreter's lock: a new tuple of "dltensor" capsules, empty when no batch is ready; NULL
- * with MemoryError set when there is no memory. A capsule that nobody consumes gives its tensor back. batch->fields holds
- * the tensors' addresses. */
-HR_API void* hr_session_try_next_capsules(hr_session* session, hr_batch* batch, uint32_t max_fields);
+/* hr_session_try_next, called with the interpreter's lock: a new tuple of "dltensor" capsules,
+ * empty when no batch is ready; NULL with MemoryError set when there is no memory. A capsule that
+ * nobody consumes gives its tensor back. batch->fields holds the tensors' addresses. */
+HR_API void* hr_session_try_next_capsules(hr_session* session, hr_batch* batch,
+                                          uint32_t max_fields);
 
 /* To be called at exit: from now on deleters only free memory. */
 HR_API void hr_shutdown(void);

@@ -106,7 +106,8 @@ std::string Ring::ReadReport(uint32_t slot) const {
   return std::string(report, strnlen(report, HR_ERROR_BYTES));
 }
 
-Status Ring::HandOut(uint32_t slot, uint32_t ticket, uint32_t length, uint32_t max_fields, hr_batch* batch) {
+Status Ring::HandOut(uint32_t slot, uint32_t ticket, uint32_t length, uint32_t max_fields,
+                     hr_batch* batch) {
   const uint32_t num_fields = std::min(max_fields, answer_.num_fields);
   const bool copy_all = length == 0 || (MustCopy() && !lease_all_);
   Slot& state = slots_[slot];

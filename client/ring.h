@@ -40,17 +40,19 @@ class Ring {
   // The report of a slot whose status is not OK.
   std::string ReadReport(uint32_t slot) const;
 
-  // Fills the batch's first `max_fields` fields, num_fields, length and leased from `slot`, and leases the slot or gives it
-  // back at once. RESOURCE_EXHAUSTED when there is no memory for copies: the slot is untouched.
-  Status HandOut(uint32_t slot, uint32_t ticket, uint32_t length, uint32_t max_fields, hr_batch* batch);
+  // Fills the batch's first `max_fields` fields, num_fields, length and leased from `slot`, and
+  // leases the slot or gives it back at once. RESOURCE_EXHAUSTED when there is no memory for
+  // copies: the slot is untouched.
+  Status HandOut(uint32_t slot, uint32_t ticket, uint32_t length, uint32_t max_fields,
+                 hr_batch* batch);
   // From now on HandOut makes views of all fields and leases the last slot too.
   void LeaseAll() { lease_all_ = true; }
   void Release(uint32_t slot, uint32_t ticket);
 
   // Gives back the slots whose tensors are all gone.
   void ReleaseDropped();
-  // Rings if something was given back since the last call and the daemon waits for it; before this side waits also a daemon that
-  // looks by itself every now and then.
+  // Rings if something was given back since the last call and the daemon waits for it; before this
+  // side waits also a daemon that looks by itself every now and then.
   void WakeDaemon(Connection* connection, bool before_waiting = false);
 
   // The client's `waiting` word: set before the last look, cleared afterwards.

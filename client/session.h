@@ -30,7 +30,8 @@ class Session {
   Status Open(const Deadline& deadline);
   // `batch` null: only until a batch is ready. A bad sample is taken then, too.
   Status Next(hr_batch* batch, const Deadline& deadline);
-  // Never waits. False: not ready, or Next must see to it, or there is no memory for copies (*status); nothing has moved.
+  // Never waits. False: not ready, or Next must see to it, or there is no memory for copies
+  // (*status); nothing has moved.
   bool TryNext(uint32_t max_fields, hr_batch* batch, Status* status);
   // See hr_session_lease_all.
   void LeaseAll();

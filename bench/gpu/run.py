@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import torch
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -110,7 +112,6 @@ def rows_of(what, runner, chosen):
 
 
 def main():
-    import torch
     from headrace import _library
 
     chosen = arguments()
@@ -126,14 +127,19 @@ def main():
     rows = []
     for what in chosen.whats:
         rows += rows_of(what, runner, chosen)
+        save(chosen, options, rows)
+    table(rows)
+    return 1 if any(row.met is False for row in rows) else 0
+
+
+def save(chosen, options, rows):
     result = {"task": "gpu", **harness.description(options), "gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda,
-              "photos": options.photos.name, "workers": chosen.workers, "seconds": chosen.seconds, "rows": [dataclasses.asdict(row) for row in rows]}
+              "photos": options.photos.name, "workers": chosen.workers, "seconds": chosen.seconds,
+              "rows": [dataclasses.asdict(row) for row in rows]}
     result["commit"] = os.environ.get("HEADRACE_COMMIT", result["commit"])  # of a wheel that was made elsewhere
     folder = ROOT / "bench" / "results"
     folder.mkdir(exist_ok=True)
     (folder / "gpu.json").write_text(json.dumps(result, indent=1) + "\n")
-    table(rows)
-    return 1 if any(row.met is False for row in rows) else 0
 
 
 if __name__ == "__main__":

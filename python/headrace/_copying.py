@@ -61,7 +61,8 @@ class CopyingSession(Session):
         self.cursor, self.batch = batch.cursor, batch
         if batch.copies:
             self._gpu.deliver(batch.copies, None if batch.is_copied else batch.slot)
-        return batch.values
+        values, batch.values, batch.copies = batch.values, None, None  # the caller's alone: to be freed when it says, not here
+        return values
 
     def _give_back(self):
         """Drops the capsules of slots that have been copied; the next look into the ring gives these back."""

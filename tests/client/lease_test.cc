@@ -314,7 +314,8 @@ const hr_python_functions kPython = {
     .PyCapsule_IsValid = [](void* capsule, const char* name) -> int {
       return strcmp(static_cast<Capsule*>(capsule)->name, name) == 0;
     },
-    .PyCapsule_GetPointer = [](void* capsule, const char*) { return static_cast<Capsule*>(capsule)->pointer; },
+    .PyCapsule_GetPointer = [](void* capsule,
+                               const char*) { return static_cast<Capsule*>(capsule)->pointer; },
     .PyCapsule_New = [](void* pointer, const char* name, void (*destroy)(void*)) -> void* {
       return capsules_left-- > 0 ? new Capsule{name, pointer, destroy} : nullptr;
     },
@@ -323,13 +324,14 @@ const hr_python_functions kPython = {
       static_cast<Tuple*>(tuple)->at(static_cast<size_t>(i)) = static_cast<Capsule*>(capsule);
       return 0;
     },
-    .Py_DecRef = [](void* object) {
-      for (Capsule* capsule : *static_cast<Tuple*>(object)) {
-        if (capsule != nullptr) capsule->destroy(capsule);
-        delete capsule;
-      }
-      delete static_cast<Tuple*>(object);
-    },
+    .Py_DecRef =
+        [](void* object) {
+          for (Capsule* capsule : *static_cast<Tuple*>(object)) {
+            if (capsule != nullptr) capsule->destroy(capsule);
+            delete capsule;
+          }
+          delete static_cast<Tuple*>(object);
+        },
     .PyErr_NoMemory = []() -> void* { return nullptr; }};
 
 class PythonTest : public LeaseTest {
@@ -374,7 +376,8 @@ TEST_F(PythonTest, WithoutMemoryForCapsulesNothingIsLeaked) {
 
 TEST_F(PythonTest, WithoutAReadyBatchTheTupleIsEmpty) {
   std::vector<Tuple*> tuples;
-  do tuples.push_back(static_cast<Tuple*>(hr_session_try_next_capsules(session_.get(), &batch_, 1)));
+  do
+    tuples.push_back(static_cast<Tuple*>(hr_session_try_next_capsules(session_.get(), &batch_, 1)));
   while (!tuples.back()->empty() && tuples.size() < 1'000'000);
   EXPECT_TRUE(tuples.back()->empty());
   for (Tuple* tuple : tuples) kPython.Py_DecRef(tuple);

@@ -23,14 +23,14 @@ TEST(LibraryTest, ShowsTheFunctionsOfItsHeaderAndNothingElse) {
   std::istringstream lines(OutputOf("nm -D --defined-only --format=just-symbols " CLIENT_LIBRARY));
   std::vector<std::string> symbols;
   for (std::string line; std::getline(lines, line);) symbols.push_back(line);
-  EXPECT_THAT(symbols,
-              testing::UnorderedElementsAre(
-                  "hr_last_error", "hr_version", "hr_client_open", "hr_client_close", "hr_request",
-                  "hr_free", "hr_session_open", "hr_session_close", "hr_session_info",
-                  "hr_session_next", "hr_session_try_next", "hr_session_wait", "hr_session_seek",
-                  "hr_session_lease_all", "hr_session_hold_ring", "hr_ring_release",
-                  "hr_session_get_stats", "hr_set_python_functions",
-                  "hr_session_try_next_capsules", "hr_shutdown"));
+  EXPECT_THAT(
+      symbols,
+      testing::UnorderedElementsAre(
+          "hr_last_error", "hr_version", "hr_client_open", "hr_client_close", "hr_request",
+          "hr_free", "hr_session_open", "hr_session_close", "hr_session_info", "hr_session_next",
+          "hr_session_try_next", "hr_session_wait", "hr_session_seek", "hr_session_lease_all",
+          "hr_session_hold_ring", "hr_ring_release", "hr_session_get_stats",
+          "hr_set_python_functions", "hr_session_try_next_capsules", "hr_shutdown"));
 }
 
 TEST(LibraryTest, NeedsNothingButTheCLibraryAndIsSmall) {

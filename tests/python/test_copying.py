@@ -6,6 +6,7 @@ import shutil
 import signal
 import time
 import warnings
+import weakref
 
 import fake_gpu
 import pytest
@@ -120,6 +121,15 @@ def test_a_batch_that_is_ready_is_delivered_while_its_copy_still_runs(dataset, g
     assert same([first, (images, labels)], cpu[:2])
 
 
+def test_a_batch_that_is_deleted_is_freed_at_once(dataset):
+    iterator = iter(make(dataset))
+    for _ in range(3):
+        batch = next(iterator)
+        references = [weakref.ref(tensor) for tensor in batch]
+        del batch
+        assert [reference() for reference in references] == [None, None]
+
+
 def test_what_was_copied_ahead_is_discarded_when_the_loader_goes_elsewhere(dataset):
     def cpu(epoch, start=0):
         loader = make(dataset, 8, device="cpu")
@@ -149,10 +159,10 @@ def test_the_epoch_that_comes_anyway_throws_nothing_away(dataset, gpus):
     ready(loader)
     iterator = iter(loader)
     next(iterator)
-    ahead = list(loader._session._ahead)
+    ahead = [batch.values for batch in loader._session._ahead]
     loader.set_epoch(loader.epoch + 1)
     rest = list(iterator)
-    assert rest[0] is ahead[0].values or rest[0][0] is ahead[0].values[0]
+    assert rest[0][0] is ahead[0][0] and rest[1][0] is ahead[1][0]
     next(iter(loader))
     assert loader.stats()["batches"] == 9 + 9 + 1
 
