@@ -60,6 +60,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Settings& settings, 
   options.host_memory_bytes = settings.host_memory;
   options.verify = settings.verify;
   options.read_ahead_batches = settings.read_ahead;
+  LimitIsa(settings.isa);
   options.on_bad_sample = [log](const std::string& message) { log->Warn("bad sample: " + message); };
   daemon->service_ = std::make_unique<Service>(std::move(roots), make_pipeline(options));
 

@@ -176,6 +176,11 @@ std::vector<Setting> MakeTable() {
             "Memory for the rings of all sessions together."),
       Choice<Verify>("verify", {{"every", Verify::kEvery}, {"once", Verify::kOnce}, {"never", Verify::kNever}}, "once",
                      &Settings::verify, "When a sample's hash is checked as it is read."),
+      Choice<Isa>("isa",
+                  {{"best", Isa::kBest}, {"avx512", Isa::kAvx512}, {"avx2", Isa::kAvx2}, {"sse4", Isa::kSse4},
+                   {"portable", Isa::kPortable}},
+                  "$HEADRACE_ISA, else best", &Settings::isa,
+                  "The most that the inner loops may use of the processor's SIMD instructions; pixels are the same."),
       Int("read_ahead", "batches", 0, 64, "2", &Settings::read_ahead,
           "How far behind the last slot the disk is told what comes next."),
       Int("cold_threads", "threads", 1, 16, "2", &Settings::cold_threads,
@@ -232,6 +237,9 @@ absl::Status CompleteSettings(Settings* settings) {
     }
   }
   if (settings->host_memory == 0) settings->host_memory = machine.memory_bytes / 4;
+  if (const char* isa = std::getenv("HEADRACE_ISA"); isa != nullptr && settings->isa == Isa::kBest) {
+    HEADRACE_RETURN_IF_ERROR(Annotate(FindSetting("isa")->set({isa}, settings), "$HEADRACE_ISA"));
+  }
   if (settings->private_daemon) {
     if (settings->listen_fd < 0 && settings->socket.empty()) {
       return absl::InvalidArgumentError("--private needs --listen-fd or --socket");

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/augment/simd_target.h"
 #include "core/base/status.h"
 #include "core/read/sample_reader.h"
 
@@ -22,6 +23,7 @@ struct Settings {
   int threads = 0;               // 0: the processors this process may use
   uint64_t host_memory = 0;      // bytes; 0: a quarter of the memory (MachineLimits)
   Verify verify = Verify::kOnce;
+  Isa isa = Isa::kBest;
   int read_ahead = 2;            // batches
   int cold_threads = 2;
   int max_connections = 1024;

@@ -251,8 +251,6 @@ absl::Status SampleRenderer::Render(const EncodedImage& image, const Recipe& rec
   return impl_->Render(image, recipe, draw, out, warning);
 }
 
-std::string SimdTarget() { return ActiveResizeKernels().target; }
-
 int DTypeBytes(DType dtype) {
   switch (dtype) {
     case DType::kUInt8:

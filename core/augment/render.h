@@ -49,9 +49,6 @@ class SampleRenderer {
   std::unique_ptr<Impl> impl_;
 };
 
-// The SIMD target chosen at run time ("AVX2", …), for stats.
-std::string SimdTarget();
-
 // Bytes of one element.
 int DTypeBytes(DType dtype);
 

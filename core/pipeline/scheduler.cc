@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/augment/render.h"
+#include "core/augment/simd_target.h"
 
 namespace headrace {
 namespace {

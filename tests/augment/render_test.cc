@@ -9,8 +9,10 @@
 #include "core/augment/aligned.h"
 #include "core/augment/horizontal_table.h"
 #include "core/augment/resize.h"
+#include "core/augment/simd_target.h"
 #include "core/decode/image_decoder.h"
 #include "core/decode/probe.h"
+#include "core/decode/segment/segment_decoder.h"
 #include "tests/augment/simd_targets.h"
 #include "tests/support/jpeg_maker.h"
 
@@ -212,6 +214,15 @@ TEST(SimdTarget, NamesAnActualTarget) {
   std::vector<std::string> names;
   OnEveryTarget([&](const std::string& target) { names.push_back(target); });
   EXPECT_THAT(names, ::testing::Contains(SimdTarget()));
+  const std::string best = SimdTarget();
+  LimitIsa(Isa::kPortable);
+  EXPECT_THAT(SimdTarget(), ::testing::AnyOf("SCALAR", "EMU128"));
+  EXPECT_EQ(SimdTarget(), SegmentDecoderTarget());
+  LimitIsa(Isa::kSse4);
+  EXPECT_NE(SimdTarget(), "AVX2");
+  EXPECT_NE(SimdTarget(), "AVX3");
+  LimitIsa(Isa::kBest);
+  EXPECT_EQ(SimdTarget(), best);
   EXPECT_EQ(DTypeBytes(DType::kBFloat16), 2);
 }
 

@@ -2,7 +2,7 @@
 
 #include <hwy/targets.h>
 
-#include "core/augment/render.h"
+#include "core/augment/simd_target.h"
 
 namespace headrace {
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -57,6 +58,21 @@ TEST(Settings, AreCompletedFromTheMachine) {
   EXPECT_EQ(settings.host_memory, machine.memory_bytes / 4);
   EXPECT_EQ(settings.socket, DefaultSocketPath());
   EXPECT_EQ(settings.socket_mode, 0600);
+}
+
+TEST(Settings, TakeTheSimdLimitFromTheEnvironmentUnlessItIsSaid) {
+  ::setenv("HEADRACE_ISA", "avx2", 1);
+  Settings settings;
+  settings.data = {"/"};
+  EXPECT_TRUE(CompleteSettings(&settings).ok());
+  EXPECT_EQ(settings.isa, Isa::kAvx2);
+  settings.isa = Isa::kPortable;
+  EXPECT_TRUE(CompleteSettings(&settings).ok());
+  EXPECT_EQ(settings.isa, Isa::kPortable);
+  ::setenv("HEADRACE_ISA", "mmx", 1);
+  settings.isa = Isa::kBest;
+  EXPECT_THAT(std::string(CompleteSettings(&settings).message()), HasSubstr("$HEADRACE_ISA: isa = mmx"));
+  ::unsetenv("HEADRACE_ISA");
 }
 
 TEST(Settings, OpenTheSocketForOthersOnlyWhenOthersAreAllowed) {

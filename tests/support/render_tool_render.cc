@@ -8,6 +8,7 @@
 #include "core/augment/recipe.h"
 #include "core/augment/resize.h"
 #include "core/augment/resize_kernels.h"
+#include "core/augment/simd_target.h"
 #include "core/decode/probe.h"
 #include "tests/support/render_tool.h"
 

@@ -186,10 +186,19 @@ HWY_INLINE IdctV16 Dequantized(const IdctBlock* blocks, const uint16_t* quant, i
   return hn::Mul(LoadRows(d, blocks, row), hn::LoadDup128(d, reinterpret_cast<const int16_t*>(quant) + 8 * row));
 }
 
+// Zeros in the first `rows` rows of the blocks.
+HWY_INLINE void ClearBlocks(const IdctBlock* blocks, size_t rows) {
+  const hn::CappedTag<int16_t, 32> d;
+  for (int b = 0; b < kIdctBlocks; ++b) {
+    for (size_t k = 0; k < 8 * rows; k += hn::Lanes(d)) hn::Store(hn::Zero(d), d, blocks[b].coefficients + k);
+  }
+}
+
 // Blocks without restriction.
 HWY_INLINE void IdctAny(const IdctBlock* blocks, const uint16_t* quant, size_t stride) {
   IdctV16 v[8];
   for (int i = 0; i < 8; ++i) v[i] = Dequantized(blocks, quant, i);
+  ClearBlocks(blocks, 8);
   Pass<11>(v);
   TransposeBlocks(v);
   Pass<18>(v);
@@ -200,6 +209,7 @@ HWY_INLINE void IdctAny(const IdctBlock* blocks, const uint16_t* quant, size_t s
 HWY_INLINE void IdctFirstRow(const IdctBlock* blocks, const uint16_t* quant, size_t stride) {
   IdctV16 v[8];
   v[0] = hn::ShiftLeft<2>(Dequantized(blocks, quant, 0));
+  ClearBlocks(blocks, 4);
   for (int i = 1; i < 8; ++i) v[i] = v[0];
   TransposeBlocks(v);
   Pass<18>(v);
@@ -234,6 +244,7 @@ HWY_INLINE void IdctQuarter(const IdctBlock* blocks, const uint16_t* quant, size
   IdctV16 in[4], t[4];
   IdctV32 lower[8], upper[8];
   for (int i = 0; i < 4; ++i) in[i] = Dequantized(blocks, quant, i);
+  ClearBlocks(blocks, 4);
   TransformFour<11>(hn::InterleaveLower(d, in[0], in[2]), hn::InterleaveLower(d, in[1], in[3]), lower);
   // Two rows of four columns each → four columns of eight rows.
   for (int i = 0; i < 2; ++i) {
@@ -262,29 +273,42 @@ HWY_INLINE void FillBlock(const IdctBlock& block, const uint16_t* quant, size_t 
   const uint64_t sample = static_cast<uint64_t>(std::clamp(((scaled + 16) >> 5) + 128, 0, 255));
   const uint64_t row = sample * 0x0101010101010101u;
   for (size_t y = 0; y < 8; ++y) std::memcpy(block.out + y * stride, &row, 8);
+  block.coefficients[0] = 0;
 }
 
-enum IdctKind { kDcAlone, kFirstRow, kQuarter, kAny, kIdctKinds };
+enum IdctKind { kFirstRow, kQuarter, kAny, kIdctKinds };
 
 // Which of them a block is.
 HWY_INLINE IdctKind KindOf(const int16_t* coefficients) {
   const hn::CappedTag<int16_t, 16> d;  // a row or two
   constexpr size_t kLanes = hn::MaxLanes(hn::CappedTag<int16_t, 16>());
   alignas(32) static constexpr int16_t kNotFirstRow[16] = {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1};
-  alignas(32) static constexpr int16_t kNotDc[16] = {0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
   alignas(32) static constexpr int16_t kUpperColumns[16] = {0, 0, 0, 0, -1, -1, -1, -1, 0, 0, 0, 0, -1, -1, -1, -1};
   const auto first = hn::Load(d, coefficients);
-  auto upper_rows = hn::Load(d, coefficients + kLanes), lower_rows = hn::Zero(d);
+  auto upper_rows = hn::Load(d, coefficients + kLanes), lower_rows = hn::Load(d, coefficients + 32);
   for (size_t i = 2 * kLanes; i < 32; i += kLanes) upper_rows = hn::Or(upper_rows, hn::Load(d, coefficients + i));
-  for (size_t i = 32; i < 64; i += kLanes) lower_rows = hn::Or(lower_rows, hn::Load(d, coefficients + i));
+  for (size_t i = 32 + kLanes; i < 64; i += kLanes) lower_rows = hn::Or(lower_rows, hn::Load(d, coefficients + i));
   const auto none = [&](auto v) HWY_ATTR { return static_cast<int>(hn::AllTrue(d, hn::Eq(v, hn::Zero(d)))); };
-  const auto behind = hn::Or(upper_rows, lower_rows);  // the first vector
   const int quarter = none(hn::Or(lower_rows, hn::And(hn::Or(first, upper_rows), hn::Load(d, kUpperColumns))));
-  const int first_row = none(hn::Or(behind, hn::And(first, hn::Load(d, kNotFirstRow))));
-  const int dc = none(hn::Or(behind, hn::And(first, hn::Load(d, kNotDc))));
+  const int first_row = none(hn::Or(hn::Or(upper_rows, lower_rows), hn::And(first, hn::Load(d, kNotFirstRow))));
   // Without a branch, which would be guessed wrong.
-  static constexpr uint8_t kKinds[8] = {kAny, kQuarter, kFirstRow, kFirstRow, kDcAlone, kDcAlone, kDcAlone, kDcAlone};
-  return static_cast<IdctKind>(kKinds[quarter | first_row << 1 | dc << 2]);
+  static constexpr uint8_t kKinds[4] = {kAny, kQuarter, kFirstRow, kFirstRow};
+  return static_cast<IdctKind>(kKinds[quarter | first_row << 1]);
+}
+
+// Blocks whose first row alone is not zero: most are a DC coefficient alone. Returns how many are not, gathered in front.
+HWY_INLINE int FillBlocks(IdctBlock* blocks, int n, const uint16_t* quant, size_t stride) {
+  int left = 0;
+  for (int i = 0; i < n; ++i) {
+    uint64_t row[2];
+    std::memcpy(row, blocks[i].coefficients, sizeof row);
+    if ((row[0] >> 16 | row[1]) == 0) {
+      FillBlock(blocks[i], quant, stride);
+    } else {
+      blocks[left++] = blocks[i];
+    }
+  }
+  return left;
 }
 
 // Blocks are sorted, and each kind has its own transform.
@@ -295,7 +319,7 @@ void Idct(const IdctBlock* blocks, int n, const uint16_t* quant, size_t stride) 
     const IdctKind kind = KindOf(blocks[i].coefficients);
     sorted[kind][count[kind]++] = blocks[i];
   }
-  for (int i = 0; i < count[kDcAlone]; ++i) FillBlock(sorted[kDcAlone][i], quant, stride);
+  count[kFirstRow] = FillBlocks(sorted[kFirstRow], count[kFirstRow], quant, stride);
   // Places that are left in the last vector take blocks of the lesser kind.
   while (count[kAny] % kIdctBlocks != 0 && count[kQuarter] % kIdctBlocks != 0) {
     sorted[kAny][count[kAny]++] = sorted[kQuarter][--count[kQuarter]];
@@ -308,10 +332,6 @@ void Idct(const IdctBlock* blocks, int n, const uint16_t* quant, size_t stride) 
       if (kind == kQuarter) IdctQuarter(list + i, quant, stride);
       if (kind == kAny) IdctAny(list + i, quant, stride);
     }
-  }
-  const hn::CappedTag<int16_t, 32> d;
-  for (int i = 0; i < n; ++i) {
-    for (size_t k = 0; k < 64; k += hn::Lanes(d)) hn::Store(hn::Zero(d), d, blocks[i].coefficients + k);
   }
 }
 
