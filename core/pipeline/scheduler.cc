@@ -273,7 +273,8 @@ bool Scheduler::CallOut(Lock* lock) {
   return called;
 }
 
-// Until there may be work. One of the idle threads watches, if there is something to watch.
+// Until there may be work. One of the idle threads watches, if there is something to watch; after each look it returns, so that
+// it sees all that there is to do: a notification that comes while it is about to look wakes nobody.
 void Scheduler::Idle(Lock* lock) {
   const auto watched = [](const auto& session) { return session->watched(); };
   ++idle_;
@@ -281,15 +282,10 @@ void Scheduler::Idle(Lock* lock) {
     work_.wait(*lock);
   } else {
     watching_ = true;
-    int released = 0;
-    while (!stop_ && released == 0 && std::any_of(sessions_.begin(), sessions_.end(), watched) &&
-           work_.wait_for(*lock, kWatchPeriod) == std::cv_status::timeout) {
-      const int64_t now_ns = std::chrono::steady_clock::now().time_since_epoch().count();
-      for (const auto& session : sessions_) released += session->Watch(now_ns);
-    }
+    work_.wait_for(*lock, kWatchPeriod);
     watching_ = false;
-    // Who is woken in place of this thread, or as a second one, watches if there is nothing else to do.
-    NotifyThreads(1);
+    const int64_t now_ns = std::chrono::steady_clock::now().time_since_epoch().count();
+    for (const auto& session : sessions_) session->Watch(now_ns);
   }
   --idle_;
 }
