@@ -28,7 +28,7 @@ const std::vector<std::vector<uint8_t>>& Files() {
   static const auto* files = [] {
     auto* all = new std::vector<std::vector<uint8_t>>();
     IndexedJpeg probe;
-    for (auto& file : testing::TestDataFiles()) {
+    for (auto& file : testing::FilesBelow(testing::TestDataFolder())) {
       if (probe.Make(file, 8)) all->push_back(std::move(file));
     }
     std::mt19937 random(21);

@@ -51,10 +51,9 @@ inline std::filesystem::path TestDataFolder() {
   return std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path() / "shared" / "data";
 }
 
-// All files there below 4 MiB, in the order of their names.
-inline std::vector<std::vector<uint8_t>> TestDataFiles() {
+// All files below `folder` of at most 4 MiB, in the order of their names.
+inline std::vector<std::vector<uint8_t>> FilesBelow(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> paths;
-  const std::filesystem::path folder = TestDataFolder();
   if (std::filesystem::is_directory(folder)) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
       if (entry.is_regular_file()) paths.push_back(entry.path());

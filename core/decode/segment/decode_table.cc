@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <vector>
+#include <array>
 
 #include "core/decode/segment/entropy_context.h"
 
@@ -54,20 +54,21 @@ void SetUpSegments(const JpegFrame& frame, int interval, EntropyContext* context
   std::fill_n(context->lookup + table(kIdleTable), kEntries, DecodeEntry{0, 1, -64, 0, 0, 0});
   std::fill_n(context->lookup + table(kErrorTable), kEntries, DecodeEntry{kSlowEntry, 0, 0, 0, 0, 0});
   std::fill_n(context->second[0], size_t{1} << kSecondBits, DecodeEntry{kSlowEntry, 0, 0, 0, 0, 0});
-  std::vector<const JpegComponent*> blocks;  // the component of each block of an MCU
+  std::array<const JpegComponent*, kMaxBlocksPerMcu> blocks;  // the component of each block of an MCU
+  size_t per_mcu = 0;
   for (int c = 0; c < frame.num_components; ++c) {
     const JpegComponent& component = frame.components[static_cast<size_t>(c)];
-    blocks.insert(blocks.end(), static_cast<size_t>(component.h * component.v), &component);
+    for (int i = 0; i < component.h * component.v; ++i) blocks[per_mcu++] = &component;
   }
-  const size_t n = static_cast<size_t>(interval) * blocks.size();
+  const size_t n = static_cast<size_t>(interval) * per_mcu;
   for (size_t block = 0; block < n; ++block) {
     uint16_t* const tables = context->table_of + block * kBlockPositions;
     uint16_t* const places = context->place + block * kBlockPositions;
-    tables[0] = table(kDcTable + blocks[block % blocks.size()]->dc);
-    std::fill_n(tables + 1, 63, table(kAcTable + blocks[block % blocks.size()]->ac));
+    tables[0] = table(kDcTable + blocks[block % per_mcu]->dc);
+    std::fill_n(tables + 1, 63, table(kAcTable + blocks[block % per_mcu]->ac));
     std::fill_n(tables + kBehindBlock, 64, table(kErrorTable));
     tables[kBehindBlock] =
-        block + 1 < n ? table(kDcTableBehind + blocks[(block + 1) % blocks.size()]->dc) : table(kIdleTable);
+        block + 1 < n ? table(kDcTableBehind + blocks[(block + 1) % per_mcu]->dc) : table(kIdleTable);
     for (size_t k = 0; k < 64; ++k) places[k] = static_cast<uint16_t>(64 * block + kNaturalOrder[k]);
     std::fill_n(places + kBehindBlock, 64, kNowhere);
   }

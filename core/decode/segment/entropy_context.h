@@ -17,7 +17,8 @@ inline constexpr int kLookupBits = 10;
 inline constexpr int kSecondBits = 7;      // that tell longer codes apart: 16, and the sign behind them
 inline constexpr int kSecondTables = 32;   // at most, of each Huffman table
 inline constexpr int kSymbolsPerTurn = 2;  // of each stream, out of one window of 57 bits: 10 + 15 at most each
-inline constexpr int kMaxSegmentBlocks = kMaxEntryInterval * 10;
+inline constexpr int kMaxBlocksPerMcu = 10;  // T.81, B.2.3; EntryView::Parse refuses more
+inline constexpr int kMaxSegmentBlocks = kMaxEntryInterval * kMaxBlocksPerMcu;
 // Every symbol takes at most 16 + 15 bits and passes at least one coefficient.
 inline constexpr size_t kMaxStreamBytes = (size_t{kMaxSegmentBlocks} * 64 + kSymbolsPerTurn) * 31 / 8 + 256;
 
