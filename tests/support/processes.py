@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket as socket_module
 import subprocess
 import sys
 import time
@@ -24,8 +25,13 @@ class Daemon:
         command = [executable, "serve", "--data", str(root), "--socket", self.socket, *arguments]
         self.log = open(self.socket + ".log", "ab")
         self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-        wait_until(lambda: os.path.exists(self.socket) or self.process.poll() is not None, 20, "the daemon's socket")
+        wait_until(lambda: self._listens() or self.process.poll() is not None, 20, "the daemon's socket")
         assert self.process.poll() is None, Path(self.socket + ".log").read_text()
+
+    def _listens(self):
+        """Its file is there a moment before it listens."""
+        with socket_module.socket(socket_module.AF_UNIX) as probe:
+            return probe.connect_ex(self.socket) == 0
 
     @property
     def pid(self):
