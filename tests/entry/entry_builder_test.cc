@@ -14,8 +14,8 @@
 namespace headrace {
 namespace {
 
+using ::headrace::testing::FilesBelow;
 using ::headrace::testing::ScanOptions;
-using ::headrace::testing::TestDataFiles;
 using ::headrace::testing::TestDataFolder;
 using ::headrace::testing::WriteRandomScan;
 using ::testing::HasSubstr;
@@ -144,7 +144,7 @@ TEST(EntryBuilder, RefusesRowsThatAnEntryPointCannotSpan) {
 }
 
 TEST(EntryBuilder, IsRightForEveryTestImage) {
-  for (const File& file : TestDataFiles()) {
+  for (const File& file : FilesBelow(TestDataFolder())) {
     if (!ParseJpegFrame(file).ok()) continue;
     const absl::Status status = BuildAndCheck(file, 8);
     // Flaws are found by counting; what libjpeg or the check finds beyond them is a mistake.
