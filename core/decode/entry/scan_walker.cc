@@ -254,8 +254,8 @@ void ScanWalker::Tables::RunParts(const uint8_t* bytes, uint64_t begin, uint64_t
 // Passes block `block`, which begins at `bit`. Returns where it ends, 0 for an error.
 uint64_t ScanWalker::Tables::StepBlock(const uint8_t* bytes, uint64_t bit, uint64_t block) const {
   Lane lane;
-  std::array<uint32_t, kSegmentBlocks> ends_of_none;
-  lane.ends = ends_of_none.data();
+  std::array<uint32_t, kSegmentBlocks> unused_ends;
+  lane.ends = unused_ends.data();
   lane.bit = lane.start = bit;
   const uint64_t first = block % period * 64;
   lane.position = first;
