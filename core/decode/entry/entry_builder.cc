@@ -48,6 +48,7 @@ class EntryBuilder::Impl {
   struct Interval {
     uint64_t clean_begin, clean_end;
     uint32_t stuffed_begin;
+    size_t first_stuffed;  // in stuffed_
   };
 
   // Fills clean_ (the data without stuffing and markers), stuffed_ (clean positions of the bytes 0xFF that were followed
@@ -58,7 +59,7 @@ class EntryBuilder::Impl {
     intervals_.clear();
     uint8_t* out = clean_.data();
     const uint8_t *in = scan.data(), *const end = in + scan.size();
-    Interval current = {0, 0, 0};
+    Interval current = {0, 0, 0, 0};
     for (;;) {
       const auto* ff = static_cast<const uint8_t*>(std::memchr(in, 0xFF, end - in));
       if (ff == nullptr || ff + 1 == end) return Flawed("the scan has no end");
@@ -81,7 +82,7 @@ class EntryBuilder::Impl {
         if (frame.restart_interval == 0 || (marker & 7) != ((intervals_.size() - 1) & 7)) {
           return Flawed("a restart marker out of place");
         }
-        current = {current.clean_end, 0, static_cast<uint32_t>(in - scan.data())};
+        current = {current.clean_end, 0, static_cast<uint32_t>(in - scan.data()), stuffed_.size()};
         continue;
       }
       if (marker != 0xD9) return Flawed(absl::StrCat("marker ", marker, " behind the scan"));
@@ -155,11 +156,9 @@ class EntryBuilder::Impl {
     const Interval& current = intervals_[interval];
     const uint64_t clean = position >> 3;
     while (*stuffed_index < stuffed_.size() && stuffed_[*stuffed_index] < clean) ++*stuffed_index;
-    // Stuffed zeros between the interval's beginning and here.
-    const auto first = std::lower_bound(stuffed_.begin(), stuffed_.begin() + *stuffed_index, current.clean_begin);
     EntryPoint point;
     point.byte = static_cast<uint32_t>(current.stuffed_begin + (clean - current.clean_begin) +
-                                       (stuffed_.begin() + *stuffed_index - first));
+                                       (*stuffed_index - current.first_stuffed));  // stuffed zeros since it began
     point.bit = position & 7;
     for (int c = 0; c < 4; ++c) point.dc[c] = static_cast<int16_t>(dc[c]);
     entries_.points.push_back(point);
