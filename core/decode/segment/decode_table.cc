@@ -50,7 +50,6 @@ int Extend(int extra, int size) { return extra < 1 << (size - 1) ? extra - (1 <<
 void SetUpSegments(const JpegFrame& frame, int interval, EntropyContext* context) {
   const auto table = [](int number) { return static_cast<uint16_t>(number << kLookupBits); };
   constexpr size_t kEntries = size_t{1} << kLookupBits;
-  constexpr auto kNowhere = static_cast<uint16_t>(kStreamCoefficients - 1);
   std::fill_n(context->lookup + table(kIdleTable), kEntries, DecodeEntry{0, 1, -64, 0, 0, 0});
   std::fill_n(context->lookup + table(kErrorTable), kEntries, DecodeEntry{kSlowEntry, 0, 0, 0, 0, 0});
   std::fill_n(context->second[0], size_t{1} << kSecondBits, DecodeEntry{kSlowEntry, 0, 0, 0, 0, 0});
@@ -63,18 +62,14 @@ void SetUpSegments(const JpegFrame& frame, int interval, EntropyContext* context
   const size_t n = static_cast<size_t>(interval) * per_mcu;
   for (size_t block = 0; block < n; ++block) {
     uint16_t* const tables = context->table_of + block * kBlockPositions;
-    uint16_t* const places = context->place + block * kBlockPositions;
     tables[0] = table(kDcTable + blocks[block % per_mcu]->dc);
     std::fill_n(tables + 1, 63, table(kAcTable + blocks[block % per_mcu]->ac));
     std::fill_n(tables + kBehindBlock, 64, table(kErrorTable));
     tables[kBehindBlock] =
         block + 1 < n ? table(kDcTableBehind + blocks[(block + 1) % per_mcu]->dc) : table(kIdleTable);
-    for (size_t k = 0; k < 64; ++k) places[k] = static_cast<uint16_t>(64 * block + kNaturalOrder[k]);
-    std::fill_n(places + kBehindBlock, 64, kNowhere);
   }
   for (const size_t begin : {n * kBlockPositions, size_t{kIdlePosition}}) {
     std::fill_n(context->table_of + begin, 64, table(kIdleTable));
-    std::fill_n(context->place + begin, 64, kNowhere);
   }
 }
 
@@ -147,7 +142,7 @@ void SlowSymbol(EntropyContext* context, int stream) {
     entry.value = static_cast<int16_t>(static_cast<int64_t>(extra) + entry.value);
   }
   const uint64_t end = state.position + entry.advance;
-  context->coefficients[stream][context->place[end - 1]] = entry.value;
+  context->coefficients[stream][end - 1] = entry.value;
   state.position = end & static_cast<uint64_t>(int64_t{entry.mask});
   state.bit += entry.bits;
 }

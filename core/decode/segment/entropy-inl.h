@@ -70,7 +70,7 @@ HWY_INLINE bool DecodeSymbol(EntropyContext* HWY_RESTRICT context, int16_t* HWY_
   if (HWY_UNLIKELY(bits == kSlowEntry)) return false;
   const uint64_t extra = window >> (entry.extra & 63) & ((uint64_t{1} << (entry.extra >> 8)) - 1);
   const uint64_t behind = position + entry.advance;
-  coefficients[context->place[behind - 1]] = static_cast<int16_t>(extra + static_cast<uint64_t>(int64_t{entry.value}));
+  coefficients[behind - 1] = static_cast<int16_t>(extra + static_cast<uint64_t>(int64_t{entry.value}));
   position = behind & static_cast<uint64_t>(int64_t{entry.mask});
   bit += bits;
   window <<= bits;

@@ -13,17 +13,17 @@
 namespace headrace {
 
 inline constexpr int kMaxStreams = 4;  // interleaved on one core; more no longer fit the registers
-inline constexpr int kLookupBits = 10;
-inline constexpr int kSecondBits = 7;      // that tell longer codes apart: 16, and the sign behind them
+inline constexpr int kLookupBits = 9;      // 8 KiB a pair of tables: with 10 they crowd a first-level cache of 32 KiB
+inline constexpr int kSecondBits = 8;      // that tell longer codes apart: 16, and the sign behind them
 inline constexpr int kSecondTables = 32;   // at most, of each Huffman table
-inline constexpr int kSymbolsPerTurn = 2;  // of each stream, out of one window of 57 bits: 10 + 15 at most each
+inline constexpr int kSymbolsPerTurn = 2;  // of each stream, out of one window of 57 bits: 9 + 15 at most each
 inline constexpr int kMaxBlocksPerMcu = 10;  // T.81, B.2.3; EntryView::Parse refuses more
 inline constexpr int kMaxSegmentBlocks = kMaxEntryInterval * kMaxBlocksPerMcu;
 // Every symbol takes at most 16 + 15 bits and passes at least one coefficient.
 inline constexpr size_t kMaxStreamBytes = (size_t{kMaxSegmentBlocks} * 64 + kSymbolsPerTurn) * 31 / 8 + 256;
 
 // A block takes 128 positions: 0 … 63 its coefficients in zigzag order, 64 the next block's beginning, which a block without an
-// end-of-block code comes to; what a run of zeros reaches behind that is damage.
+// end-of-block code comes to; what a run of zeros reaches behind that is damage. A coefficient is stored at its position.
 inline constexpr int kBlockPositions = 128;
 inline constexpr int kBehindBlock = 64;
 inline constexpr int kSegmentPositions = (kMaxSegmentBlocks + 1) * kBlockPositions;
@@ -31,7 +31,7 @@ inline constexpr int kIdlePosition = kSegmentPositions;  // of a stream that has
 
 // Apart by an odd share of 4 KiB, so that the streams' first kilobytes, which are all that most images use, share no cache sets.
 inline constexpr size_t kStreamBytes = (kMaxStreamBytes + 4095) / 4096 * 4096 + 1088;
-inline constexpr size_t kStreamCoefficients = (size_t{kMaxSegmentBlocks} * 128 + 4095) / 4096 * 2048 + 1568;
+inline constexpr size_t kStreamCoefficients = (size_t{kSegmentPositions} * 2 + 64 * 2 + 4095) / 4096 * 2048 + 576;
 
 // What kLookupBits bits say: a code, and of its extra bits what fits.
 struct DecodeEntry {
@@ -70,10 +70,9 @@ struct alignas(64) EntropyContext {
   DecodeEntry lookup[kTables << kLookupBits];
   // Of codes longer than kLookupBits, by the bits behind those: entries as in `lookup`. None is number 0.
   DecodeEntry second[1 + 8 * kSecondTables][1 << kSecondBits];
-  // By position in a segment: where its table begins in `lookup`, and where the coefficient is stored (natural order within its
-  // block). A run of n MCUs takes the positions of a segment's last n, so that it always ends where the segment does.
+  // By position in a segment: where its table begins in `lookup`. A run of n MCUs takes the positions of a segment's last n,
+  // so that it always ends where the segment does.
   uint16_t table_of[kSegmentPositions + 64];
-  uint16_t place[kSegmentPositions + 64];
   uint8_t bytes[kMaxStreams][kStreamBytes];
   alignas(64) int16_t coefficients[kMaxStreams][kStreamCoefficients];
   SlowTable slow[8];
@@ -83,7 +82,7 @@ struct alignas(64) EntropyContext {
 // Both forms of one Huffman table, and a DC table's second look-up. `index`: 0 … 3.
 void BuildDecodeTable(const HuffmanSpec& spec, bool ac, int index, EntropyContext* context);
 
-// Fills table_of, place and the fixed tables for images whose segments have `interval` MCUs of `frame`'s components.
+// Fills table_of and the fixed tables for images whose segments have `interval` MCUs of `frame`'s components.
 void SetUpSegments(const JpegFrame& frame, int interval, EntropyContext* context);
 
 // 64 bits from `bit` on, of which 57 are valid.

@@ -7,8 +7,8 @@
 namespace headrace {
 namespace {
 
-// Shifts take their count from the low six bits of a register. The base register points 54 bytes into the context, which
-// is aligned to 64: so it is its own shift count for the index into a table of 10 bits.
+// Shifts take their count from the low six bits of a register. The base register points 55 bytes into the context, which
+// is aligned to 64: so it is its own shift count for the index into a table of 9 bits.
 constexpr int kBias = 64 - kLookupBits;
 constexpr int Offset(size_t offset) { return static_cast<int>(offset) - kBias; }
 
@@ -37,9 +37,8 @@ constexpr int Offset(size_t offset) { return static_cast<int>(offset) - kBias; }
   "add %[p" I "], %[at]\n\t"                        \
   "addw %c[" TABLE "]+6(%[base], %[ix], 8), %w[value]\n\t"   \
   "movsbq %c[" TABLE "]+2(%[base], %[ix], 8), %[p" I "]\n\t" \
-  "movzwl %c[place]-2(%[base], %[at], 2), %k[ix]\n\t"     \
   "and %[at], %[p" I "]\n\t"                        \
-  "movw %w[value], %c[out]+%c[out_stride]*" I "(%[base], %[ix], 2)\n\t" \
+  "movw %w[value], %c[out]-2+%c[out_stride]*" I "(%[base], %[at], 2)\n\t" \
   "add %[len], %[b" I "]\n\t"
 // Two symbols of stream I; label 3I: behind them.
 #define TURN(I)                                     \
@@ -59,9 +58,9 @@ constexpr int Offset(size_t offset) { return static_cast<int>(offset) - kBias; }
   LOOK_UP(I)                                        \
   "movzwl %c[lookup]+4(%[base], %[ix], 8), %k[value]\n\t" \
   "mov %[window], %[ix]\n\t"                        \
-  "shl $10, %[ix]\n\t"                              \
-  "shl $7, %[value]\n\t"                            \
-  "shr $57, %[ix]\n\t"                              \
+  "shl $9, %[ix]\n\t"                              \
+  "shl $8, %[value]\n\t"                            \
+  "shr $56, %[ix]\n\t"                              \
   "add %[value], %[ix]\n\t"                         \
   "movzbl %c[second](%[base], %[ix], 8), %k[len]\n\t" \
   "test %b[len], %b[len]\n\t"                       \
@@ -74,7 +73,7 @@ constexpr int Offset(size_t offset) { return static_cast<int>(offset) - kBias; }
 int DecodeTurnsX86(EntropyContext* context) {
   char* const base = reinterpret_cast<char*>(context) + kBias;
   auto& streams = context->streams;
-  static_assert(kMaxStreams == 4 && kSymbolsPerTurn == 2 && kLookupBits == 10 && kSecondBits == 7 && kSlowEntry == 0x80 &&
+  static_assert(kMaxStreams == 4 && kSymbolsPerTurn == 2 && kLookupBits == 9 && kSecondBits == 8 && kSlowEntry == 0x80 &&
                 kSlowTurn == 8 && sizeof(streams[0]) == 24);
   uint64_t window, ix, len, value, at;
   asm(".p2align 5\n"
@@ -89,7 +88,7 @@ int DecodeTurnsX86(EntropyContext* context) {
         [value] "=&r"(value), [at] "=&r"(at)
       : [base] "r"(base), [table_of] "i"(Offset(offsetof(EntropyContext, table_of))),
         [lookup] "i"(Offset(offsetof(EntropyContext, lookup))), [second] "i"(Offset(offsetof(EntropyContext, second))),
-        [place] "i"(Offset(offsetof(EntropyContext, place))), [bytes] "i"(Offset(offsetof(EntropyContext, bytes))),
+        [bytes] "i"(Offset(offsetof(EntropyContext, bytes))),
         [out] "i"(Offset(offsetof(EntropyContext, coefficients))), [out_stride] "i"(kStreamCoefficients * 2),
         [end] "i"(Offset(offsetof(EntropyContext, streams) + offsetof(EntropyContext::Stream, end)))
       : "cc", "memory");

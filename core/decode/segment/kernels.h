@@ -11,7 +11,7 @@ namespace headrace {
 
 inline constexpr int kSlowTurn = 8;
 
-// Coefficients in natural order, 16-byte aligned, and where their samples go.
+// Coefficients in zigzag order, 64-byte aligned, and where their samples go.
 struct IdctBlock {
   int16_t* coefficients;
   uint8_t* out;
@@ -29,7 +29,8 @@ struct SegmentKernels {
   // decode: its number | kSlowTurn. The chain from one symbol to the next takes 15 cycles alone; other streams fill them.
   int (*decode_turns)(EntropyContext* context);
 
-  // libjpeg-turbo's jsimd_idct_islow on n blocks (1 … kMaxIdctBlocks): 8 × 8 samples each at its `out`. Clears them.
+  // libjpeg-turbo's jsimd_idct_islow on n blocks (1 … kMaxIdctBlocks): 8 × 8 samples each at its `out`. Clears them. `quant`:
+  // in zigzag order too, 64-byte aligned.
   void (*idct)(const IdctBlock* blocks, int n, const uint16_t* quant, size_t stride);
 
   // Fancy upsampling of one row. in[-1] and in[n] hold copies of the edge samples at an image's edge. Writes 2·n samples

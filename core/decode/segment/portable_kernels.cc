@@ -43,9 +43,10 @@ void Idct(const IdctBlock* blocks, int n, const uint16_t* quant, size_t stride) 
   for (const IdctBlock& block : absl::MakeConstSpan(blocks, static_cast<size_t>(n))) {
     int16_t v[64], w[64];
     bool rest = false;
-    for (int i = 0; i < 64; ++i) {
-      v[i] = Wrap(block.coefficients[i] * static_cast<int16_t>(quant[i]));
-      rest |= i >= 8 && block.coefficients[i] != 0;
+    for (size_t k = 0; k < 64; ++k) {
+      const size_t i = kNaturalOrder[k];
+      v[i] = Wrap(block.coefficients[k] * static_cast<int16_t>(quant[k]));
+      rest |= i >= 8 && block.coefficients[k] != 0;
     }
     for (int x = 0; x < 8; ++x) {
       if (rest) {

@@ -18,6 +18,10 @@ void SegmentRuns::PrepareTables() {
     built_[static_cast<size_t>(i)] = spec;
     BuildDecodeTable(spec, ac, i & 3, context_.get());
   }
+  for (size_t i = 0; i < quant_.size(); ++i) {
+    if (!(frame.quant_mask >> i & 1)) continue;
+    for (size_t k = 0; k < 64; ++k) quant_[i][k] = frame.quant[i][kNaturalOrder[k]];
+  }
   if (built_components_ == frame.components && built_num_components_ == frame.num_components &&
       built_interval_ == interval_) {
     return;
@@ -192,19 +196,19 @@ void SegmentRuns::Finish(int stream) {
   const EntropyContext::Stream& state = context_->streams[static_cast<size_t>(stream)];
   failed_ |= state.bit < run.min_end_bit || state.bit > run.max_end_bit || state.position % kBehindBlock != 0;
   const int mcus = run.decoded;
-  int16_t* const first = context_->coefficients[stream] + (interval_ - mcus) * blocks_ * 64;
+  int16_t* const first = context_->coefficients[stream] + (interval_ - mcus) * blocks_ * kBlockPositions;
   const int skipped = std::clamp(job_.plan->first_mcu - run.mcu, 0, mcus);
   int16_t* mcu = first;
   std::array<int, 4> listed = {};  // blocks by quantisation table
   for (int c = 0; c < job_.frame->num_components; ++c) {
     const JpegComponent& component = job_.frame->components[static_cast<size_t>(c)];
     listed[component.quant] += PlaceBlocks(run, c, mcu, skipped, blocks_of_run_[component.quant].data() + listed[component.quant]);
-    mcu += component.h * component.v * 64;
+    mcu += component.h * component.v * kBlockPositions;
   }
-  std::memset(first, 0, static_cast<size_t>(skipped * blocks_) * 64 * sizeof(int16_t));
+  std::memset(first, 0, static_cast<size_t>(skipped * blocks_ * kBlockPositions) * sizeof(int16_t));
   for (size_t quant = 0; quant < listed.size(); ++quant) {
     if (listed[quant] == 0) continue;
-    kernels_.idct(blocks_of_run_[quant].data(), listed[quant], job_.frame->quant[quant].data(), job_.planes[0].stride);
+    kernels_.idct(blocks_of_run_[quant].data(), listed[quant], quant_[quant].data(), job_.planes[0].stride);
   }
   --*UnfinishedRuns(run.row);
   while (complete_ < next_row_ && *UnfinishedRuns(complete_) == 0) ++complete_;
@@ -215,11 +219,11 @@ void SegmentRuns::Finish(int stream) {
 int SegmentRuns::PlaceBlocks(const Run& run, int c, int16_t* first, int skipped, IdctBlock* list) {
   const JpegComponent& component = job_.frame->components[static_cast<size_t>(c)];
   const int h = component.h, v = component.v;
-  const ptrdiff_t step = blocks_ * 64;
+  const ptrdiff_t step = blocks_ * kBlockPositions;
   int16_t dc = run.dc[static_cast<size_t>(c)];
   int16_t* mcu = first;
   for (; mcu != first + skipped * step; mcu += step) {
-    for (int i = 0; i < h * v; ++i) dc = static_cast<int16_t>(dc + mcu[64 * i]);
+    for (int i = 0; i < h * v; ++i) dc = static_cast<int16_t>(dc + mcu[kBlockPositions * i]);
   }
   const PlaneRing& plane = job_.planes[c];
   uint8_t* out = plane.row(run.row * v * 8) + (run.mcu + skipped) * h * 8;
@@ -228,7 +232,7 @@ int SegmentRuns::PlaceBlocks(const Run& run, int c, int16_t* first, int skipped,
     *mcu = dc = static_cast<int16_t>(dc + *mcu);
     *next++ = {mcu, out};
     for (int i = 1; i < h * v; ++i) {
-      int16_t* const block = mcu + 64 * i;
+      int16_t* const block = mcu + kBlockPositions * i;
       *block = dc = static_cast<int16_t>(dc + *block);
       *next++ = {block, out + static_cast<size_t>(i / h) * 8 * plane.stride + 8 * (i % h)};
     }

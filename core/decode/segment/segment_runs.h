@@ -88,6 +88,8 @@ class SegmentRuns {
   bool failed_ = false;
   std::array<std::array<IdctBlock, kMaxIdctBlocks>, 4> blocks_of_run_;  // by quantisation table
 
+  alignas(64) std::array<std::array<uint16_t, 64>, 4> quant_;  // in zigzag order
+
   // What the tables were made for.
   std::array<HuffmanSpec, 8> built_;
   std::array<JpegComponent, 4> built_components_;
