@@ -101,6 +101,9 @@ bool SegmentRuns::BeginSegment() {
   if (next_segment_ == first_segment_) {
     *UnfinishedRuns(next_row_) = last_segment_ - first_segment_ + 1;
   }
+  // The next two segments' bytes, which a page cache's copy may have left far away (2 % of a sample's time).
+  const size_t ahead = static_cast<size_t>(end - job_.first_byte) + 256;
+  for (size_t at = ahead; at < std::min(ahead + 512, job_.scan.size()); at += 64) __builtin_prefetch(job_.scan.data() + at);
   pending_.row = next_row_;
   pending_.mcu = next_segment_ * interval_;
   pending_.count = std::min(interval_, job_.frame->mcus_per_row() - pending_.mcu);
