@@ -156,7 +156,8 @@ class Bench {
       }
       return;
     }
-    const ResizeJob job = {crop.height, crop.width, kSize, kSize, Interpolation::kBilinear, {0, 0, kSize, kSize}, sample.draw.flip};
+    const Rect window = {0, 0, kSize, kSize};
+    const ResizeJob job = {crop.height, crop.width, kSize, kSize, Interpolation::kBilinear, window, sample.draw.flip};
     resizer_.Run(
         job, source,
         [&](int row, const uint8_t* planes) {
@@ -188,8 +189,8 @@ class Bench {
     double pixels = 0;
     for (const auto& sample : samples_) pixels += static_cast<double>(sample->crop.width) * sample->crop.height;
     const auto n = static_cast<double>(samples_.size());
-    std::printf("{\"simd_target\": \"%s\", \"streams\": %d, \"images\": %zu, \"mean_crop_px\": %.0f, \"passes\": %d,\n \"us\": {",
-                SimdTarget().c_str(), options_.streams, samples_.size(), pixels / n, options_.passes);
+    std::printf("{\"simd_target\": \"%s\", \"streams\": %d, \"passes\": %d, \"images\": %zu, \"mean_crop_px\": %.0f,\n \"us\": {",
+                SimdTarget().c_str(), options_.streams, options_.passes, samples_.size(), pixels / n);
     for (size_t stage = 0; stage < stages; ++stage) {
       double sum = 0;
       for (const double seconds : best[stage]) sum += seconds;

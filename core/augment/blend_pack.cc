@@ -48,7 +48,10 @@ template <int kTaps, bool kClamp>
 class Blender {
  public:
   explicit HWY_INLINE Blender(const BlendedRow& blended)
-      : rows_(blended.rows), weights_(blended.weights), taps_(blended.taps), bias_(hn::Set(D32(), blended.bias)) {
+      : rows_(blended.rows),
+        weights_(blended.weights),
+        taps_(blended.taps),
+        bias_(hn::Set(D32(), blended.bias)) {
     for (int t = 0; t < kTaps; ++t) {
       row_[t] = rows_[t];
       weight_[t] = Weight(t);
@@ -58,7 +61,8 @@ class Blender {
   // Pixels from lane `at` on.
   HWY_INLINE V32 Pixels(size_t at) const {
     PairSum sum(bias_);
-    const auto load = [at](const int32_t* row) HWY_ATTR { return hn::BitCast(D16(), hn::LoadU(D32(), row + at)); };
+    const auto load = [at](const int32_t* row)
+                          HWY_ATTR { return hn::BitCast(D16(), hn::LoadU(D32(), row + at)); };
     // Written out, because gcc does not unroll such loops at -O2.
     if constexpr (kTaps > 0) sum.Add(load(row_[0]), weight_[0]);
     if constexpr (kTaps > 1) sum.Add(load(row_[1]), weight_[1]);
@@ -91,14 +95,17 @@ HWY_NOINLINE void Planes(const BlendPackJob& job) {
     const VF b = hn::Set(DF(), kNormalized ? job.plan->b[c] : kLow255);
     const size_t from = c * job.blended->plane_lanes;
     auto* HWY_RESTRICT out = reinterpret_cast<typename As::T*>(job.out + c * job.plane_bytes);
-    const auto elements = [&](size_t x) HWY_ATTR { return Element<As, kNormalized>(blender.Pixels(from + x), a, b); };
+    const auto elements = [&](size_t x) HWY_ATTR {
+      return Element<As, kNormalized>(blender.Pixels(from + x), a, b);
+    };
     size_t x = 0;
     if (job.streamed && reinterpret_cast<uintptr_t>(out) % (kLanes * sizeof(*out)) == 0) {
       for (; x + kLanes <= width; x += kLanes) hn::Stream(elements(x), d, out + x);
     } else {
       for (; x + kLanes <= width; x += kLanes) hn::StoreU(elements(x), d, out + x);
     }
-    if (x < width) hn::StoreU(elements(width - kLanes), d, out + width - kLanes);  // overlaps the one before
+    if (x < width)
+      hn::StoreU(elements(width - kLanes), d, out + width - kLanes);  // overlaps the one before
   }
 }
 
@@ -116,13 +123,15 @@ HWY_NOINLINE void Interleaved(const BlendPackJob& job) {
   };
   for (size_t x = 0; x < job.width; x += kLanes) {
     const size_t at = x + kLanes <= job.width ? x : job.width - kLanes;
-    hn::StoreInterleaved3(elements(0, at), elements(1, at), elements(2, at), typename As::D(), out + 3 * at);
+    hn::StoreInterleaved3(elements(0, at), elements(1, at), elements(2, at), typename As::D(),
+                          out + 3 * at);
   }
 }
 
 template <class As, bool kNormalized, int kTaps, bool kClamp>
 HWY_INLINE void BlendRow(const BlendPackJob& job) {
-  job.plane_bytes != 0 ? Planes<As, kNormalized, kTaps, kClamp>(job) : Interleaved<As, kNormalized, kTaps, kClamp>(job);
+  job.plane_bytes != 0 ? Planes<As, kNormalized, kTaps, kClamp>(job)
+                       : Interleaved<As, kNormalized, kTaps, kClamp>(job);
 }
 
 template <class As, bool kNormalized>
@@ -167,11 +176,12 @@ HWY_EXPORT(BlendPack);
 
 }  // namespace
 
-bool PackBlendedRow(const PackPlan& plan, const BlendedRow& blended, int row, int height, int width, void* out) {
+bool PackBlendedRow(const PackPlan& plan, const BlendedRow& blended, int row, int height, int width,
+                    void* out) {
   if (plan.dtype == DType::kUInt8) return false;
   const OutputRow place = PlaceOfRow(plan, row, height, width, out);
-  return HWY_DYNAMIC_DISPATCH(BlendPack)(
-      {&plan, &blended, static_cast<size_t>(width), place.bytes, place.plane_bytes, place.streamed});
+  return HWY_DYNAMIC_DISPATCH(BlendPack)({&plan, &blended, static_cast<size_t>(width), place.bytes,
+                                          place.plane_bytes, place.streamed});
 }
 
 }  // namespace headrace

@@ -41,7 +41,8 @@ void MakeWindows(const AxisFilter& filter, bool mirrored, int source_begin,
     const size_t first = block * kBlock;
     const size_t end = std::min(first + kBlock, n);
     const size_t window = first / table->shared * table->shared;
-    const int begin = BlockSource(filter, window, std::min(window + table->shared, n), mirrored).begin;
+    const int begin =
+        BlockSource(filter, window, std::min(window + table->shared, n), mirrored).begin;
     table->start[block] = begin - source_begin;
     for (size_t i = first; i < end; ++i) {
       const size_t output = FilterOutput(i, n, mirrored);
@@ -88,7 +89,8 @@ bool WindowsServe(const AxisFilter& filter, bool mirrored, size_t outputs) {
   const size_t n = filter.start.size();
   bool serve = true;
   for (size_t first = 0; first < n && serve; first += outputs) {
-    serve = BlockSource(filter, first, std::min(first + outputs, n), mirrored).size() <= kWindowBytes;
+    serve =
+        BlockSource(filter, first, std::min(first + outputs, n), mirrored).size() <= kWindowBytes;
   }
   return serve;
 }

@@ -19,9 +19,10 @@ inline size_t PlaneStride(int width) { return (static_cast<size_t>(width) + 15) 
 // A weight is high << 12 | low.
 inline constexpr int kWeightLowBits = 12;
 
-// Either kWindows: neighbouring outputs take their inputs out of one window of 16 bytes by a byte shuffle; a window serves
-// `shared` outputs, four (a block) or as many as a vector has. Or, where outputs lie further apart, kDots: a dot product each,
-// one in each part of four lanes: part p of a vector makes its outputs 4·p … 4·p + 3 one after the other, so that each group of
+// Either kWindows: neighbouring outputs take their inputs out of one window of 16 bytes by a byte
+// shuffle; a window serves `shared` outputs, four (a block) or as many as a vector has. Or, where
+// outputs lie further apart, kDots: a dot product each, one in each part of four lanes: part p of a
+// vector makes its outputs 4·p … 4·p + 3 one after the other, so that each group of
 // `vector_outputs` / 4 outputs is one step.
 struct HorizontalTable {
   enum class Kind { kWindows, kDots } kind = Kind::kWindows;

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/augment/pack.cc"
 #include <hwy/foreach_target.h>
@@ -230,7 +229,8 @@ bool IsPlanFor(const PackPlan& plan, const Recipe& recipe) {
 OutputRow PlaceOfRow(const PackPlan& plan, int row, int height, int width, void* out) {
   const size_t row_bytes = static_cast<size_t>(width) * ElementBytes(plan.dtype);
   const bool interleaved = plan.memory_format == MemoryFormat::kChannelsLast;
-  return {.bytes = static_cast<uint8_t*>(out) + static_cast<size_t>(row) * row_bytes * (interleaved ? 3 : 1),
+  return {.bytes = static_cast<uint8_t*>(out) +
+                   static_cast<size_t>(row) * row_bytes * (interleaved ? 3 : 1),
           .plane_bytes = interleaved ? 0 : row_bytes * static_cast<size_t>(height),
           .streamed = 3 * row_bytes * static_cast<size_t>(height) >= kStreamedBytes};
 }

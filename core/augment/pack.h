@@ -37,8 +37,8 @@ bool IsPlanFor(const PackPlan& plan, const Recipe& recipe);
 uint16_t Float16Bits(float value);
 uint16_t BFloat16Bits(float value);
 
-// Writes `pixels` as row `row` of an output of height × width. `out` is the whole sample, aligned to
-// its elements; exactly the row's elements are written.
+// Writes `pixels` as row `row` of an output of height × width. `out` is the whole sample, aligned
+// to its elements; exactly the row's elements are written.
 void PackRow(const PackPlan& plan, const PlanarRow& pixels, int row, int height, int width,
              void* out);
 

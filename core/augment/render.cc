@@ -34,7 +34,8 @@ void Trim(RgbImage* image) {
   if (image->pixels.size() > kKeptBytes) *image = RgbImage();
 }
 
-// Whether `stage` hands its input's pixels on as they are: a crop inside it, or a resize to its size.
+// Whether `stage` hands its input's pixels on as they are: a crop inside it, or a resize to its
+// size.
 bool PassesPixels(const Stage& stage) {
   if (std::holds_alternative<CropStep>(*stage.step)) return !FillsOutside(stage);
   return std::holds_alternative<ResizeStep>(*stage.step) && !ChangesSize(stage);
@@ -96,8 +97,9 @@ class SampleRenderer::Impl {
     if (!segments_->Begin(*image.entries, *image.frame, bytes, range->begin, stored).ok())
       return false;
     const auto begin = stages_.begin();
-    streamed_ = info.orientation == 1 &&
-                std::all_of(begin, begin + static_cast<ptrdiff_t>(LastResize(stages_)), PassesPixels);
+    streamed_ =
+        info.orientation == 1 &&
+        std::all_of(begin, begin + static_cast<ptrdiff_t>(LastResize(stages_)), PassesPixels);
     if (!streamed_) segments_->ReadRows(&image_);
     Compute(info.orientation, source, out);
     streamed_ = false;
@@ -133,7 +135,8 @@ class SampleRenderer::Impl {
       Flip();
       other_.Resize(stage.window.width, stage.window.height);
       resizer_.Run(MakeResizeJob(stage), image_, held_, [&](int row, const uint8_t* planes) {
-        kernels_->merge_row(planes, PlaneStride(stage.window.width), stage.window.width, other_.row(row));
+        kernels_->merge_row(planes, PlaneStride(stage.window.width), stage.window.width,
+                            other_.row(row));
       });
       std::swap(image_, other_);
     } else if (FillsOutside(stage)) {
@@ -242,7 +245,9 @@ SampleRenderer::~SampleRenderer() = default;
 absl::Status SampleRenderer::Render(absl::Span<const uint8_t> bytes, const ImageInfo& info,
                                     const Recipe& recipe, const Draw& draw, void* out,
                                     std::string* warning) {
-  const auto whole = [&](uint64_t, uint64_t) { return absl::StatusOr<absl::Span<const uint8_t>>(bytes); };
+  const auto whole = [&](uint64_t, uint64_t) {
+    return absl::StatusOr<absl::Span<const uint8_t>>(bytes);
+  };
   return impl_->Render({&info, bytes.size(), whole}, recipe, draw, out, warning);
 }
 

@@ -39,8 +39,8 @@ class SampleRenderer {
   absl::Status Render(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Recipe& recipe,
                       const Draw& draw, void* out, std::string* warning);
   // The same pixels; with entry points only the part of the file that the steps need is read and
-  // decoded. Where that part contradicts its entry points, the whole file is read and decoded by its
-  // library. Errors of `read` are handed on.
+  // decoded. Where that part contradicts its entry points, the whole file is read and decoded by
+  // its library. Errors of `read` are handed on.
   absl::Status Render(const EncodedImage& image, const Recipe& recipe, const Draw& draw, void* out,
                       std::string* warning);
 

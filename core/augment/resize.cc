@@ -46,7 +46,8 @@ class Resizer::Impl {
     uint8_t* planes = Grown(split_row_, 3 * stride + kRowPadding);
     const auto split = [&](int row) -> PlanarRow {
       const ptrdiff_t column = source.left - held.left;
-      ActiveResizeKernels().split_row(pixels.row(row - held.top) + 3 * column, source.width, planes);
+      ActiveResizeKernels().split_row(pixels.row(row - held.top) + 3 * column, source.width,
+                                      planes);
       return {planes, stride};
     };
     Run(job, split, sink, [](int, const BlendedRow&) { return false; });
@@ -75,7 +76,8 @@ class Resizer::Impl {
       if (vertical) {
         const BlendedRow blended = Gather(row, horizontal && !vertical_first, source);
         if (blended_is_last && blended_sink(row, blended)) continue;
-        kernels_->blend_rows(blended.rows, blended.weights, blended.taps, blended.bias, ring_lanes_, inner);
+        kernels_->blend_rows(blended.rows, blended.weights, blended.taps, blended.bias, ring_lanes_,
+                             inner);
       } else {
         pixels = source(source_.top + row);
       }

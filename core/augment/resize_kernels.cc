@@ -125,7 +125,8 @@ HWY_NOINLINE void Windows(const HorizontalTable& table, const uint8_t* in, size_
     for (size_t pair = 0; kPairs == 0 && pair < table.pairs; ++pair) add(pair);
     const auto store = [&](const PairSum& sum_high, const PairSum& sum_low,
                            typename Target::Out* to) HWY_ATTR {
-      Target::Store(hn::Add(hn::ShiftLeft<kWeightLowBits>(sum_high.Get()), sum_low.Get()), to + 4 * block);
+      Target::Store(hn::Add(hn::ShiftLeft<kWeightLowBits>(sum_high.Get()), sum_low.Get()),
+                    to + 4 * block);
     };
     store(high0, low0, out);
     store(high1, low1, out + out_stride);
@@ -140,21 +141,25 @@ HWY_INLINE hn::Vec<D> LoadEights(D d, const uint8_t* plane, const int32_t* start
     return hn::LoadU(d, plane + start[0]);
   } else {
     const hn::Half<D> half;
-    return hn::Combine(d, LoadEights(half, plane, start + hn::MaxLanes(D()) / 16), LoadEights(half, plane, start));
+    return hn::Combine(d, LoadEights(half, plane, start + hn::MaxLanes(D()) / 16),
+                       LoadEights(half, plane, start));
   }
 }
 
-// Lane by lane sums of the four lanes of each part: part p of the result holds those of a, b, c and d.
+// Lane by lane sums of the four lanes of each part: part p of the result holds those of a, b, c and
+// d.
 HWY_INLINE V32 SumParts(V32 a, V32 b, V32 c, V32 d) {
   const D32 d32;
   const hn::Repartition<uint64_t, D32> d64;
   const V32 ab = hn::Add(hn::InterleaveLower(d32, a, b), hn::InterleaveUpper(d32, a, b));
   const V32 cd = hn::Add(hn::InterleaveLower(d32, c, d), hn::InterleaveUpper(d32, c, d));
   const auto ab64 = hn::BitCast(d64, ab), cd64 = hn::BitCast(d64, cd);
-  return hn::Add(hn::BitCast(d32, hn::InterleaveLower(d64, ab64, cd64)), hn::BitCast(d32, hn::InterleaveUpper(d64, ab64, cd64)));
+  return hn::Add(hn::BitCast(d32, hn::InterleaveLower(d64, ab64, cd64)),
+                 hn::BitCast(d32, hn::InterleaveUpper(d64, ab64, cd64)));
 }
 
-// Each part of a vector makes one output at a time, eight taps at a time; four of them are the four lanes of its result.
+// Each part of a vector makes one output at a time, eight taps at a time; four of them are the four
+// lanes of its result.
 template <class Target>
 HWY_NOINLINE void Dots(const HorizontalTable& table, const uint8_t* in, size_t in_stride,
                        typename Target::Out* HWY_RESTRICT out) {
@@ -169,7 +174,8 @@ HWY_NOINLINE void Dots(const HorizontalTable& table, const uint8_t* in, size_t i
         const int32_t* const start = table.start.data() + group * kParts;
         PairSum high(zero), low(zero);
         for (size_t step = 0; step < steps; ++step) {
-          const V16 pixels = hn::PromoteTo(d16, LoadEights(hn::Rebind<uint8_t, D16>(), in + 8 * step, start));
+          const V16 pixels =
+              hn::PromoteTo(d16, LoadEights(hn::Rebind<uint8_t, D16>(), in + 8 * step, start));
           const size_t at = 8 * kParts * (group * steps + step);
           high.Add(pixels, hn::Load(d16, table.high.data() + at));
           low.Add(pixels, hn::Load(d16, table.low.data() + at));
@@ -183,7 +189,8 @@ HWY_NOINLINE void Dots(const HorizontalTable& table, const uint8_t* in, size_t i
 }
 
 template <class Target, bool kShared>
-void AllWindows(const HorizontalTable& table, const uint8_t* in, size_t in_stride, typename Target::Out* out) {
+void AllWindows(const HorizontalTable& table, const uint8_t* in, size_t in_stride,
+                typename Target::Out* out) {
   if (table.pairs == 1) return Windows<Target, 1, kShared>(table, in, in_stride, out);
   if (table.pairs == 2) return Windows<Target, 2, kShared>(table, in, in_stride, out);
   Windows<Target, 0, kShared>(table, in, in_stride, out);
@@ -321,7 +328,8 @@ void MirrorRow(const uint8_t* in, size_t in_stride, int width, uint8_t* out) {
   }
 }
 
-void SpreadRow(const uint8_t* HWY_RESTRICT in, size_t in_stride, size_t n, int32_t* HWY_RESTRICT out) {
+void SpreadRow(const uint8_t* HWY_RESTRICT in, size_t in_stride, size_t n,
+               int32_t* HWY_RESTRICT out) {
   const D32 d32;
   for (size_t c = 0; c < 3; ++c, in += in_stride, out += n) {
     for (size_t i = 0; i < n; i += kLanes) {

@@ -10,7 +10,8 @@ namespace {
 
 constexpr int64_t kPortableTargets = HWY_SCALAR | HWY_EMU128;
 
-// Targets above `isa`. A lower bit is a better target of the same architecture (hwy/detect_targets.h).
+// Targets above `isa`. A lower bit is a better target of the same architecture
+// (hwy/detect_targets.h).
 int64_t TargetsAbove(Isa isa) {
 #if HWY_ARCH_X86
   const auto below = [](int64_t target) { return target - 1; };

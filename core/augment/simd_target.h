@@ -13,11 +13,13 @@ enum class Isa {
   kPortable,  // no SIMD code of ours
 };
 
-// At most `isa`, in the whole process from now on; a CPU that has not even that keeps its best. On other architectures than
-// x86-64 only kPortable limits anything. To be called before threads decode; every choice gives the same pixels.
+// At most `isa`, in the whole process from now on; a CPU that has not even that keeps its best. On
+// other architectures than x86-64 only kPortable limits anything. To be called before threads
+// decode; every choice gives the same pixels.
 void LimitIsa(Isa isa);
 
-// The SIMD target in use ("AVX3" for kAvx512, "AVX2", "SSE4", "NEON", "SCALAR" or "EMU128" for kPortable), for stats.
+// The SIMD target in use ("AVX3" for kAvx512, "AVX2", "SSE4", "NEON", "SCALAR" or "EMU128" for
+// kPortable), for stats.
 std::string SimdTarget();
 
 }  // namespace headrace

@@ -32,8 +32,8 @@ class SampleReader {
   // shorter than it was, with "shard S, sample N, field F". The buffer keeps the largest size seen up to 64 MiB.
   absl::StatusOr<absl::Span<const uint8_t>> Read(const Dataset& dataset, const SampleRow& row, int field,
                                                  Verify verify, VerifiedSamples* verified);
-  // Bytes [begin, end) of it, clipped to the value. Only these are read where the hash need not be checked (any more): the value
-  // otherwise.
+  // Bytes [begin, end) of it, clipped to the value. Only these are read where the hash need not be checked (any more), else
+  // the whole value.
   absl::StatusOr<absl::Span<const uint8_t>> ReadRange(const Dataset& dataset, const SampleRow& row, int field,
                                                       uint64_t begin, uint64_t end, Verify verify, VerifiedSamples* verified);
 

@@ -28,8 +28,8 @@ class SampleFiller {
   absl::Status Fill(const SessionSpec& spec, const BatchLayout& layout, uint64_t sample, const Target& target,
                     Verify verify, VerifiedSamples* verified);
 
-  // Bytes of values read since the last call. Of an image with entry points only what its pixels need is read, once its hash was
-  // checked (or need not be).
+  // Bytes of values read since the last call. Of an image with entry points only what its pixels need is read, once its hash
+  // was checked (or need not be).
   uint64_t TakeBytesRead() { return reader_.TakeBytesRead(); }
 
  private:

@@ -73,15 +73,18 @@ class RandomRecipe {
                                                .fill = {1, 2, 3}});
         break;
       case 2:
-        recipe.transforms.push_back(Resize{.height = Side(), .width = Side(), .interpolation = Filter()});
+        recipe.transforms.push_back(
+            Resize{.height = Side(), .width = Side(), .interpolation = Filter()});
         break;
       case 3:
         recipe.transforms.push_back(CenterCrop{.height = Side(), .width = Side()});
         if (Below(2) == 0)
-          recipe.transforms.push_back(Resize{.height = Side(), .width = Side(), .interpolation = Filter()});
+          recipe.transforms.push_back(
+              Resize{.height = Side(), .width = Side(), .interpolation = Filter()});
         break;
       default:
-        recipe.transforms.push_back(RandomResizedCrop{.height = Side(), .width = Side(), .interpolation = Filter()});
+        recipe.transforms.push_back(
+            RandomResizedCrop{.height = Side(), .width = Side(), .interpolation = Filter()});
     }
     Flips(&recipe);
     return recipe;
@@ -90,7 +93,9 @@ class RandomRecipe {
  private:
   int Below(int bound) { return static_cast<int>(random_() % static_cast<unsigned>(bound)); }
   int Side() { return Below(10) == 0 ? 224 : 1 + Below(100); }
-  Interpolation Filter() { return Below(2) == 0 ? Interpolation::kBilinear : static_cast<Interpolation>(Below(6)); }
+  Interpolation Filter() {
+    return Below(2) == 0 ? Interpolation::kBilinear : static_cast<Interpolation>(Below(6));
+  }
   void Flips(Recipe* recipe) {
     recipe->transforms.push_back(RandomHorizontalFlip{});
     if (Below(4) == 0) recipe->transforms.push_back(RandomVerticalFlip{});
@@ -129,7 +134,8 @@ TEST_P(EntryRender, GivesLibjpegsPixelsAndFloatsOnEveryTarget) {
     const IndexedJpeg& image = Image(random() % Files().size(), kIntervals[random() % 4]);
     const int streams = 1 + static_cast<int>(random() % 4);
     ImageInfo info = image.info;
-    if (random() % 3 == 0) info.orientation = static_cast<uint8_t>(1 + random() % 8);  // as if EXIF had said so
+    if (random() % 3 == 0)
+      info.orientation = static_cast<uint8_t>(1 + random() % 8);  // as if EXIF had said so
     const Recipe recipe = RandomRecipe(&random).Make();
     DrawSample(recipe, 7, 0, position, static_cast<int>(info.oriented_width()),
                static_cast<int>(info.oriented_height()), &draw);
@@ -137,24 +143,28 @@ TEST_P(EntryRender, GivesLibjpegsPixelsAndFloatsOnEveryTarget) {
     ++crops;
     const auto size = recipe.OutputSize();
     ASSERT_TRUE(size.ok()) << size.status();
-    const size_t bytes = static_cast<size_t>(3 * (*size)[0] * (*size)[1] * DTypeBytes(recipe.dtype));
+    const size_t bytes =
+        static_cast<size_t>(3 * (*size)[0] * (*size)[1] * DTypeBytes(recipe.dtype));
     std::vector<uint8_t> expected(bytes, 0x5A), got(bytes);
     ASSERT_TRUE(libjpeg.Render(image.file, info, recipe, draw, expected.data(), nullptr).ok());
     const EntryView view = image.View();
     bool whole = false;
-    const auto read = [&](uint64_t begin, uint64_t end) -> absl::StatusOr<absl::Span<const uint8_t>> {
+    const auto read = [&](uint64_t begin,
+                          uint64_t end) -> absl::StatusOr<absl::Span<const uint8_t>> {
       whole |= begin == 0;  // segments begin behind the header
       return absl::MakeConstSpan(image.file).subspan(begin, end - begin);
     };
     OnEveryTarget([&](const std::string& target) {
       std::fill(got.begin(), got.end(), uint8_t{0xA5});
       const EncodedImage encoded = {&info, image.file.size(), read, &view, &image.frame};
-      const absl::Status status = Renderer(target, streams)->Render(encoded, recipe, draw, got.data(), nullptr);
+      const absl::Status status =
+          Renderer(target, streams)->Render(encoded, recipe, draw, got.data(), nullptr);
       ASSERT_TRUE(status.ok()) << status;
-      ASSERT_FALSE(whole) << target << ", position " << position << ": not decoded from its entry points";
+      ASSERT_FALSE(whole) << target << ", position " << position
+                          << ": not decoded from its entry points";
       ASSERT_EQ(std::memcmp(expected.data(), got.data(), bytes), 0)
-          << target << ", position " << position << ", " << info.width << " x " << info.height << ", " << streams
-          << " streams";
+          << target << ", position " << position << ", " << info.width << " x " << info.height
+          << ", " << streams << " streams";
     });
     if (HasFatalFailure()) return;
   }
@@ -182,16 +192,20 @@ TEST(EntryRender, DamagedDataGivesLibjpegsPixelsOrTheUndamagedOnes) {
     if (whole_image) draw.steps = {ResizeStep{32, 32}};
     ASSERT_TRUE(renderer.Render(image.file, image.info, recipe, draw, good.data(), nullptr).ok());
     for (uint64_t flips = 1 + random() % 3; flips > 0; --flips) {
-      const size_t at = image.frame.scan_offset + random() % (image.file.size() - image.frame.scan_offset);
+      const size_t at =
+          image.frame.scan_offset + random() % (image.file.size() - image.frame.scan_offset);
       image.file[at] = static_cast<uint8_t>(image.file[at] ^ 1u << random() % 8);
     }
     const EntryView view = image.View();
-    const auto read = [&](uint64_t begin, uint64_t end) -> absl::StatusOr<absl::Span<const uint8_t>> {
+    const auto read = [&](uint64_t begin,
+                          uint64_t end) -> absl::StatusOr<absl::Span<const uint8_t>> {
       return absl::MakeConstSpan(image.file).subspan(begin, end - begin);
     };
-    const absl::Status reference = libjpeg.Render(image.file, image.info, recipe, draw, expected.data(), nullptr);
+    const absl::Status reference =
+        libjpeg.Render(image.file, image.info, recipe, draw, expected.data(), nullptr);
     const absl::Status status =
-        renderer.Render({&image.info, image.file.size(), read, &view, &image.frame}, recipe, draw, got.data(), nullptr);
+        renderer.Render({&image.info, image.file.size(), read, &view, &image.frame}, recipe, draw,
+                        got.data(), nullptr);
     if (whole_image) {
       ASSERT_EQ(status.code(), reference.code()) << status << " / " << reference;
       ASSERT_TRUE(!status.ok() || got == expected) << "position " << position;

@@ -7,9 +7,9 @@
 #include <limits>
 #include <random>
 
+#include "core/augment/filter.h"
 #include "core/augment/horizontal_table.h"
 #include "core/augment/resize_kernels.h"
-#include "core/augment/filter.h"
 #include "tests/augment/simd_targets.h"
 
 namespace headrace {
@@ -226,12 +226,14 @@ TEST(PackPlan, BelongsToEqualRecipesOnly) {
       IsPlanFor(plan, MakeRecipe(DType::kFloat16, MemoryFormat::kChannelsLast, Normalize{})));
 }
 
-// The vertical pass and packing in one against the two steps, which other tests compare with the formula.
+// The vertical pass and packing in one against the two steps, which other tests compare with the
+// formula.
 TEST(PackBlendedRow, IsBlendingAndThenPackingOnEveryTarget) {
   std::mt19937 random(31);
   int taken = 0;
   for (int round = 0; round < 300; ++round) {
-    const int width = 1 + static_cast<int>(random() % 70), taps = 1 + static_cast<int>(random() % 9);
+    const int width = 1 + static_cast<int>(random() % 70),
+              taps = 1 + static_cast<int>(random() % 9);
     const size_t lanes = PlaneStride(width), element = 4;
     Recipe recipe;
     recipe.dtype = static_cast<DType>(1 + round % 3);
@@ -242,7 +244,8 @@ TEST(PackBlendedRow, IsBlendingAndThenPackingOnEveryTarget) {
     std::vector<int32_t> weights(static_cast<size_t>(taps)), spread_weights(weights.size());
     int32_t left = 1 << kWeightBits;
     for (size_t t = 0; t + 1 < weights.size(); ++t) {
-      weights[t] = static_cast<int32_t>(random() % static_cast<unsigned>(left / 2 + 1)) * (overshoots && t == 0 ? -1 : 1);
+      weights[t] = static_cast<int32_t>(random() % static_cast<unsigned>(left / 2 + 1)) *
+                   (overshoots && t == 0 ? -1 : 1);
       left -= weights[t];
     }
     weights.back() = left;

@@ -131,7 +131,9 @@ TEST(ResizeKernels, WithoutSimdAreTheSame) {
     AxisFilter filter;
     HorizontalTable table;
     ComputeFilter(job.interpolation, job.in_width, job.out_width, {0, job.out_width}, &filter);
-    const auto make_table = [&](size_t lanes) { MakeHorizontalTable(filter, round % 2 == 0, 0, lanes, &table); };
+    const auto make_table = [&](size_t lanes) {
+      MakeHorizontalTable(filter, round % 2 == 0, 0, lanes, &table);
+    };
     make_table(4);
     const RgbImage image = Noise(random, 1, job.in_width);
     const size_t in_stride = PlaneStride(job.in_width);

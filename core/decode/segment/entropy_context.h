@@ -12,11 +12,11 @@
 
 namespace headrace {
 
-inline constexpr int kMaxStreams = 4;  // interleaved on one core; more no longer fit the registers
-inline constexpr int kLookupBits = 9;      // 8 KiB a pair of tables: with 10 they crowd a first-level cache of 32 KiB
-inline constexpr int kSecondBits = 8;      // that tell longer codes apart: 16, and the sign behind them
-inline constexpr int kSecondTables = 32;   // at most, of each Huffman table
-inline constexpr int kSymbolsPerTurn = 2;  // of each stream, out of one window of 57 bits: 9 + 15 at most each
+inline constexpr int kMaxStreams = 4;        // interleaved on one core; more no longer fit the registers
+inline constexpr int kLookupBits = 9;        // 4 KiB a table: with 10 bits they crowd a first-level cache of 32 KiB
+inline constexpr int kSecondBits = 8;        // that tell longer codes apart: 16 bits, and the sign behind them
+inline constexpr int kSecondTables = 32;     // at most, of each Huffman table
+inline constexpr int kSymbolsPerTurn = 2;    // of each stream, out of one window of 57 bits: 9 + 15 at most each
 inline constexpr int kMaxBlocksPerMcu = 10;  // T.81, B.2.3; EntryView::Parse refuses more
 inline constexpr int kMaxSegmentBlocks = kMaxEntryInterval * kMaxBlocksPerMcu;
 // Every symbol takes at most 16 + 15 bits and passes at least one coefficient.
@@ -29,7 +29,7 @@ inline constexpr int kBehindBlock = 64;
 inline constexpr int kSegmentPositions = (kMaxSegmentBlocks + 1) * kBlockPositions;
 inline constexpr int kIdlePosition = kSegmentPositions;  // of a stream that has no run
 
-// Apart by an odd share of 4 KiB, so that the streams' first kilobytes, which are all that most images use, share no cache sets.
+// Apart by an odd share of 4 KiB, so that the streams' first kilobytes, all that most images use, share no cache sets.
 inline constexpr size_t kStreamBytes = (kMaxStreamBytes + 4095) / 4096 * 4096 + 1088;
 inline constexpr size_t kStreamCoefficients = (size_t{kSegmentPositions} * 2 + 64 * 2 + 4095) / 4096 * 2048 + 576;
 

@@ -25,12 +25,13 @@ struct SegmentKernels {
   // bytes. Returns the bytes written; *consumed: input bytes passed (a marker is not). Writes up to 64 bytes more.
   size_t (*unstuff)(const uint8_t* in, size_t size, uint8_t* out, size_t capacity, size_t* consumed);
 
-  // Decodes kSymbolsPerTurn symbols of each stream in turn until one of them has come to its end, or to a symbol that SlowSymbol must
-  // decode: its number | kSlowTurn. The chain from one symbol to the next takes 15 cycles alone; other streams fill them.
+  // Decodes kSymbolsPerTurn symbols of each stream in turn until one of them has come to its end, or to a symbol that
+  // SlowSymbol must decode: its number | kSlowTurn. The chain from one symbol to the next takes 15 cycles alone; other
+  // streams fill them.
   int (*decode_turns)(EntropyContext* context);
 
-  // libjpeg-turbo's jsimd_idct_islow on n blocks (1 … kMaxIdctBlocks): 8 × 8 samples each at its `out`. Clears them. `quant`:
-  // in zigzag order too, 64-byte aligned.
+  // libjpeg-turbo's jsimd_idct_islow on n blocks (1 … kMaxIdctBlocks): 8 × 8 samples each at its `out`. Clears them.
+  // `quant`: in zigzag order too, 64-byte aligned.
   void (*idct)(const IdctBlock* blocks, int n, const uint16_t* quant, size_t stride);
 
   // Fancy upsampling of one row. in[-1] and in[n] hold copies of the edge samples at an image's edge. Writes 2·n samples

@@ -115,8 +115,10 @@ void YccToRgb(const uint8_t* y, const uint8_t* cb, const uint8_t* cr, int n, uin
   for (int i = 0; i < n; i += static_cast<int>(hn::Lanes(d8))) {
     const ColorV8 luma = hn::LoadU(d8, y + i);
     const ColorV8 u = hn::Xor(hn::LoadU(d8, cb + i), flip), v = hn::Xor(hn::LoadU(d8, cr + i), flip);
-    const ColorWords lower = ConvertWords(hn::BitCast(d16, hn::InterleaveLower(d8, luma, zero)), CenteredLower(u), CenteredLower(v));
-    const ColorWords upper = ConvertWords(hn::BitCast(d16, hn::InterleaveUpper(d8, luma, zero)), CenteredUpper(u), CenteredUpper(v));
+    const auto luma_lower = hn::BitCast(d16, hn::InterleaveLower(d8, luma, zero));
+    const auto luma_upper = hn::BitCast(d16, hn::InterleaveUpper(d8, luma, zero));
+    const ColorWords lower = ConvertWords(luma_lower, CenteredLower(u), CenteredLower(v));
+    const ColorWords upper = ConvertWords(luma_upper, CenteredUpper(u), CenteredUpper(v));
     hn::StoreU(PackUnsignedParts(lower.r, upper.r), d8, r + i);
     hn::StoreU(PackUnsignedParts(lower.g, upper.g), d8, g + i);
     hn::StoreU(PackUnsignedParts(lower.b, upper.b), d8, b + i);

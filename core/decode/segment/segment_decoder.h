@@ -33,8 +33,8 @@ class SegmentDecoder {
   // bytes from `begin` on, at least NeededBytes. All of them must live until the last Row.
   absl::Status Begin(const EntryView& entries, const JpegFrame& frame, absl::Span<const uint8_t> bytes, uint64_t begin,
                      const Rect& region);
-  // Row `row` of the region, valid until the next call. Rows must be asked for in ascending order; some may be left out or asked for
-  // again. Decodes on as far as it must. When that fails, the row is anything.
+  // Row `row` of the region, valid until the next call. Rows must be asked for in ascending order; some may be left out or
+  // asked for again. Decodes on as far as it must. When that fails, the row is anything.
   PlanarRow Row(int row);
   // All rows, interleaved.
   void ReadRows(RgbImage* out);

@@ -205,7 +205,8 @@ void SegmentRuns::Finish(int stream) {
   std::array<int, 4> listed = {};  // blocks by quantisation table
   for (int c = 0; c < job_.frame->num_components; ++c) {
     const JpegComponent& component = job_.frame->components[static_cast<size_t>(c)];
-    listed[component.quant] += PlaceBlocks(run, c, mcu, skipped, blocks_of_run_[component.quant].data() + listed[component.quant]);
+    int& n = listed[component.quant];
+    n += PlaceBlocks(run, c, mcu, skipped, blocks_of_run_[component.quant].data() + n);
     mcu += component.h * component.v * kBlockPositions;
   }
   std::memset(first, 0, static_cast<size_t>(skipped * blocks_ * kBlockPositions) * sizeof(int16_t));
@@ -217,8 +218,8 @@ void SegmentRuns::Finish(int stream) {
   while (complete_ < next_row_ && *UnfinishedRuns(complete_) == 0) ++complete_;
 }
 
-// Adds the differences of the component's DC coefficients up, and lists its blocks from MCU `skipped` of the run on. Returns their
-// number.
+// Adds the differences of the component's DC coefficients up, and lists its blocks from MCU `skipped` of the run on.
+// Returns their number.
 int SegmentRuns::PlaceBlocks(const Run& run, int c, int16_t* first, int skipped, IdctBlock* list) {
   const JpegComponent& component = job_.frame->components[static_cast<size_t>(c)];
   const int h = component.h, v = component.v;

@@ -15,7 +15,7 @@
 
 namespace headrace {
 
-// The rows of one component that are held: those of as many MCU rows as the ring has places, each in place (MCU row modulo places).
+// The rows of one component that are held: those of as many MCU rows as the ring has places, each at its number modulo places.
 struct PlaneRing {
   uint8_t* origin = nullptr;
   size_t stride = 0;
