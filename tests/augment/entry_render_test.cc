@@ -21,7 +21,7 @@ using testing::IndexedJpeg;
 
 constexpr int kIntervals[] = {1, 4, 8, 32};
 constexpr int kParts = 8;
-constexpr int kCropsOfAPart = 2500;
+constexpr int kCropsOfAPart = TEST_IS_SANITIZED ? 150 : 2500;
 
 // All JPEGs that can have entry points: the test images, and made ones of every sampling.
 const std::vector<std::vector<uint8_t>>& Files() {
@@ -174,13 +174,14 @@ INSTANTIATE_TEST_SUITE_P(Crops, EntryRender, ::testing::Range(0, kParts));
 
 // Without a hash that says so, damage shows only where it is decoded.
 TEST(EntryRender, DamagedDataGivesLibjpegsPixelsOrTheUndamagedOnes) {
+  constexpr uint64_t kDamagedImages = TEST_IS_SANITIZED ? 400 : 3000;
   std::mt19937 random(31);
   SampleRenderer renderer, libjpeg;
   Recipe recipe;
   recipe.dtype = DType::kUInt8;
   recipe.transforms = {RandomResizedCrop{.height = 32, .width = 32}};
   int damaged = 0, undamaged = 0;
-  for (uint64_t position = 0; position < 3000; ++position) {
+  for (uint64_t position = 0; position < kDamagedImages; ++position) {
     IndexedJpeg image;
     ASSERT_TRUE(image.Make(Files()[random() % Files().size()], kIntervals[random() % 4]));
     if (image.file.size() > 60000) continue;
@@ -217,8 +218,8 @@ TEST(EntryRender, DamagedDataGivesLibjpegsPixelsOrTheUndamagedOnes) {
       ASSERT_FALSE(reference.ok()) << status;
     }
   }
-  EXPECT_GT(damaged, 500);
-  EXPECT_GT(undamaged, 100);
+  EXPECT_GT(damaged, kDamagedImages / 6);
+  EXPECT_GT(undamaged, kDamagedImages / 30);
 }
 
 }  // namespace

@@ -336,9 +336,10 @@ const hr_python_functions kPython = {
 
 class PythonTest : public LeaseTest {
  protected:
+  PythonTest() { hr_set_python_functions(&kPython); }
+
   // As a Python loop takes a batch; null when there was no memory.
   Tuple* Take(uint32_t max_fields, int memory = 99) {
-    hr_set_python_functions(&kPython);
     capsules_left = memory;
     EXPECT_EQ(hr_session_wait(session_.get(), kTimeoutMs), HR_OK);
     return static_cast<Tuple*>(hr_session_try_next_capsules(session_.get(), &batch_, max_fields));
