@@ -308,7 +308,8 @@ struct Capsule {
   void (*destroy)(void*);
 };
 using Tuple = std::vector<Capsule*>;
-int capsules_left = 0;  // before there is no memory for another
+constexpr int kManyCapsules = 99;
+int capsules_left = kManyCapsules;  // before there is no memory for another
 
 const hr_python_functions kPython = {
     .PyCapsule_IsValid = [](void* capsule, const char* name) -> int {
@@ -336,10 +337,13 @@ const hr_python_functions kPython = {
 
 class PythonTest : public LeaseTest {
  protected:
-  PythonTest() { hr_set_python_functions(&kPython); }
+  PythonTest() {
+    hr_set_python_functions(&kPython);
+    capsules_left = kManyCapsules;
+  }
 
   // As a Python loop takes a batch; null when there was no memory.
-  Tuple* Take(uint32_t max_fields, int memory = 99) {
+  Tuple* Take(uint32_t max_fields, int memory = kManyCapsules) {
     capsules_left = memory;
     EXPECT_EQ(hr_session_wait(session_.get(), kTimeoutMs), HR_OK);
     return static_cast<Tuple*>(hr_session_try_next_capsules(session_.get(), &batch_, max_fields));
