@@ -37,10 +37,10 @@ std::string FormatTable(const ServiceStats& before, const ServiceStats& now) {
   const double seconds = now.uptime_s - before.uptime_s;
   const PipelineStats& p = now.pipeline;
   std::string text = absl::StrFormat(
-      "headrace %s  pid %d  up %.0f s  %s\n%.0f samples/s  %.2f of %d decode threads busy  %.2f CPU  memory %s of %s  "
+      "headrace %s  pid %d  up %.0f s  %s\n%.0f samples/s  %.2f of %d decode threads busy, %d in use  %.2f CPU  memory %s of %s  "
       "read %.1f MB/s  bad %d\n\n",
       now.version, now.pid, now.uptime_s, p.simd_target, PerSecond(p.samples, before.pipeline.samples, seconds),
-      PerSecond(p.decode_ns, before.pipeline.decode_ns, seconds) * 1e-9, p.decode_threads,
+      PerSecond(p.decode_ns, before.pipeline.decode_ns, seconds) * 1e-9, p.decode_threads, p.threads_in_use,
       seconds > 0 ? (now.cpu_seconds - before.cpu_seconds) / seconds : 0, Mebibytes(p.host_memory_used),
       Mebibytes(p.host_memory_bytes), PerSecond(p.bytes_read, before.pipeline.bytes_read, seconds) * 1e-6,
       p.bad_samples);

@@ -21,6 +21,7 @@ struct Settings {
   int socket_mode = -1;          // permission bits; -1: 0600, or 0666 with `allow`
   std::vector<std::string> allow;
   int threads = 0;               // 0: the processors this process may use
+  int niceness = 5;
   uint64_t host_memory = 0;      // bytes; 0: a quarter of the memory (MachineLimits)
   Verify verify = Verify::kOnce;
   Isa isa = Isa::kBest;

@@ -31,6 +31,7 @@ std::string FormatStatsJson(const ServiceStats& stats) {
                {"simd_target", p.simd_target},
                {"engine", "cpu"},
                {"decode_threads", p.decode_threads},
+               {"threads_in_use", p.threads_in_use},
                {"host_memory_bytes", p.host_memory_bytes},
                {"host_memory_used", p.host_memory_used},
                {"samples", p.samples},

@@ -16,7 +16,8 @@
 namespace headrace {
 
 struct PipelineOptions {
-  int decode_threads = 1;         // named "hr-decode-N"
+  int decode_threads = 1;         // named "hr-decode-N"; no more of them work at a time than keep the rings full
+  int niceness = 0;               // by which the decode threads stand back behind the process's own, 0 … 19
   uint64_t host_memory_bytes = 0; // for all rings together
   Verify verify = Verify::kOnce;
   int read_ahead_batches = 2;     // batches behind the last slot being filled whose bytes are put on their way
@@ -44,7 +45,7 @@ struct SessionStats {
 
 struct PipelineStats {
   std::vector<SessionStats> sessions;
-  int decode_threads = 0;
+  int decode_threads = 0, threads_in_use = 0;  // all, and those that may work at present
   uint64_t host_memory_bytes = 0, host_memory_used = 0;
   uint64_t samples = 0, bad_samples = 0, batches = 0, bytes_read = 0;
   uint64_t decode_ns = 0;

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -41,7 +42,7 @@ struct Usage {
 
 }  // namespace
 
-Scheduler::Scheduler(const PipelineOptions& options, RingKeeper* keeper) : options_(options), keeper_(keeper) {
+Scheduler::Scheduler(const PipelineOptions& options, RingKeeper* keeper) : options_(options), keeper_(keeper), limit_(std::max(1, options.decode_threads)) {
   totals_.decode_threads = std::max(1, options.decode_threads);
   totals_.simd_target = SimdTarget();
   for (int i = 0; i < totals_.decode_threads; ++i) threads_.emplace_back([this, i] { Run(i); });
@@ -61,7 +62,8 @@ void Scheduler::Stop() {
 }
 
 void Scheduler::NotifyThreads(int wanted) {
-  for (int i = 0; i < std::min(wanted, idle_); ++i) work_.notify_one();
+  wanted = std::min({wanted, idle_, limit_.limit() - working_});
+  for (int i = 0; i < wanted; ++i) work_.notify_one();
 }
 
 void Scheduler::Add(std::shared_ptr<SessionState> session) {
@@ -161,6 +163,7 @@ SessionStats Scheduler::Stats(const SessionState& session) const {
 PipelineStats Scheduler::Stats() const {
   Lock lock(mutex_);
   PipelineStats stats = totals_;
+  stats.threads_in_use = limit_.limit();
   for (const auto& session : sessions_) {
     stats.sessions.push_back(session->Stats());
     stats.batches += session->batches;
@@ -187,6 +190,7 @@ bool Scheduler::Pick(Job* job, bool* again) {
   std::shared_ptr<SessionState>* best = nullptr;
   int with_work = 0;
   *again = false;
+  if (working_ >= limit_.limit()) return false;  // each of those looks again when its unit is done
   for (auto& session : sessions_) {
     const int limit = session->spec().max_threads;
     if (limit > 0 && session->threads >= limit) continue;
@@ -216,6 +220,7 @@ void Scheduler::Work(Job* job, UnitFiller* filler, Lock* lock) {
   BatchFill& fill = session.batch(job->unit.slot);
   HostRing& ring = *session.ring();
   std::vector<BadOutcome> bad;
+  ++working_;
   lock->unlock();
   const Usage before = Usage::Now();
   filler->Fill(session.spec(), session.layout(), job->unit, &fill, ring.slot(job->unit.slot), options_.verify,
@@ -223,6 +228,9 @@ void Scheduler::Work(Job* job, UnitFiller* filler, Lock* lock) {
   const Usage after = Usage::Now();
   const uint64_t bytes = filler->TakeBytesRead();
   lock->lock();
+  --working_;
+  const int limit = limit_.limit();
+  limit_.Worked(before.wall_ns, after.wall_ns);
 
   // A session pays for the time its units keep a thread from others' work: waiting for the disk counts, waiting for a core that
   // somebody else took does not.
@@ -242,7 +250,9 @@ void Scheduler::Work(Job* job, UnitFiller* filler, Lock* lock) {
     FinishBatch(session.spec(), session.layout(), ring.slot(job->unit.slot), &fill);
     lock->lock();
     session.Complete(job->unit.slot);
+    if (session.IsBehind()) limit_.Hurry();
   }
+  if (limit_.limit() > limit) NotifyThreads(limit_.limit());
   if (session.TakeWake()) wakes_.push_back(job->session);
   if (session.closed()) {
     GiveBackIfUnused(&session, RingMemory::kKeep);
@@ -292,6 +302,7 @@ void Scheduler::Idle(Lock* lock) {
 
 void Scheduler::Run(int number) {
   pthread_setname_np(pthread_self(), absl::StrCat("hr-decode-", number).c_str());
+  if (options_.niceness > 0) (void)::nice(options_.niceness);  // of this thread alone, on Linux; refused: so be it
   UnitFiller filler;
   Job job;
   Lock lock(mutex_);

@@ -15,6 +15,7 @@
 #include "core/pipeline/pipeline.h"
 #include "core/pipeline/ring_keeper.h"
 #include "core/pipeline/session_state.h"
+#include "core/pipeline/thread_limit.h"
 
 namespace headrace {
 
@@ -84,10 +85,11 @@ class Scheduler {
   std::vector<std::string> reports_;
   std::vector<Closing> closing_;  // closed, but threads still write into the ring
   bool progressed_ = false;
-  int idle_ = 0;
+  int idle_ = 0, working_ = 0;
   bool watching_ = false;  // an idle thread looks at the watched sessions every few milliseconds
   bool stop_ = false;
   FairClock clock_;
+  ThreadLimit limit_;
   PipelineStats totals_;  // of batches and samples: those of closed sessions only
   std::vector<std::thread> threads_;
 };

@@ -26,16 +26,27 @@ void SessionState::SlotPopulated(int slot) {
   if (rest_ != Rest::kAwake) WakeUp();
 }
 
+bool SessionState::IsFree(int slot) const {
+  const Slot& own = slots_[static_cast<size_t>(slot)];
+  if (!own.populated || batches_[static_cast<size_t>(slot)]->active) return false;
+  // The one word of the client that decides anything; whatever it holds, the worst is a slot too early or never.
+  return ring_->control()->slots[slot].released.load(std::memory_order_seq_cst) == own.ticket;
+}
+
 int SessionState::FindFreeSlot() const {
   const int n = static_cast<int>(slots_.size());
   for (int step = 1; step <= n; ++step) {
     const int slot = (last_slot_ + step) % n;
-    const Slot& own = slots_[static_cast<size_t>(slot)];
-    if (!own.populated || batches_[static_cast<size_t>(slot)]->active) continue;
-    // The one word of the client that decides anything; whatever it holds, the worst is a slot too early or never.
-    if (ring_->control()->slots[slot].released.load(std::memory_order_seq_cst) == own.ticket) return slot;
+    if (IsFree(slot)) return slot;
   }
   return -1;
+}
+
+bool SessionState::IsBehind() const {
+  if (closed_) return false;
+  int free = 0;
+  for (int slot = 0; slot < static_cast<int>(slots_.size()); ++slot) free += IsFree(slot);
+  return wake_wanted_ || free > 1;
 }
 
 // Says when to ring, then looks once more: a release before the word was set would ring no bell.

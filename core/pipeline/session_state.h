@@ -50,6 +50,8 @@ class SessionState {
   // Complete. `bad` is moved from.
   bool Finish(const Unit& unit, std::vector<BadOutcome>* bad);
   void Complete(int slot);
+  // Whether the threads are about to lose: the trainer waits, or has given back more than one slot that nobody fills.
+  bool IsBehind() const;
 
   // New cursor; returns the first ticket of the new sequence.
   uint32_t Seek(const Cursor& cursor);
@@ -97,6 +99,7 @@ class SessionState {
     uint32_t ticket = 0;  // last one published here: the daemon's own note
     bool populated = false;
   };
+  bool IsFree(int slot) const;
   int FindFreeSlot() const;
   enum class Rest { kAwake, kWatched, kAsleep };
   bool RestUntilReleased(Rest rest);

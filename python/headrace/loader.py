@@ -337,7 +337,10 @@ class _Timing:
             "between_calls_seconds": self._between_ns / 1e9,
             "samples_per_second": self.samples * 1e9 / total_ns if total_ns else 0.0,
             "engine": daemon["engine"],
+            "simd_target": daemon["simd_target"],
             "threads": daemon["decode_threads"],
+            "threads_in_use": daemon["threads_in_use"],
+            "cpu_seconds_per_1000": 1000 * daemon["cpu_seconds"] / max(1, daemon["samples"]),
             "daemon_pid": daemon["pid"],
             **({} if session is None else session.stats_of_ring()),
         }

@@ -59,6 +59,7 @@ class StatsCollectable : public prometheus::Collectable {
         Single("headrace_uptime_seconds", "Time since the daemon started.", kGauge, stats.uptime_s),
         Single("headrace_sessions", "Open sessions.", kGauge, stats.sessions.size()),
         Single("headrace_decode_threads", "Decode threads.", kGauge, p.decode_threads),
+        Single("headrace_decode_threads_in_use", "Decode threads that keep the rings full.", kGauge, p.threads_in_use),
         Single("headrace_host_memory_bytes", "Budget for the rings of all sessions.", kGauge, p.host_memory_bytes),
         Single("headrace_host_memory_used_bytes", "Memory of all rings.", kGauge, p.host_memory_used),
     };

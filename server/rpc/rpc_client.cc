@@ -37,6 +37,7 @@ ServiceStats ToStats(const v1::Stats& from) {
   PipelineStats& p = stats.pipeline;
   p.simd_target = from.simd_target();
   p.decode_threads = from.decode_threads();
+  p.threads_in_use = from.threads_in_use();
   p.host_memory_bytes = from.host_memory_bytes();
   p.host_memory_used = from.host_memory_used();
   p.samples = from.samples();

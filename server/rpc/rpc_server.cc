@@ -37,6 +37,7 @@ void FillStats(const ServiceStats& stats, v1::Stats* out) {
   out->set_simd_target(p.simd_target);
   out->set_engine("cpu");
   out->set_decode_threads(p.decode_threads);
+  out->set_threads_in_use(p.threads_in_use);
   out->set_host_memory_bytes(p.host_memory_bytes);
   out->set_host_memory_used(p.host_memory_used);
   out->set_samples(p.samples);

@@ -294,7 +294,8 @@ def test_stats_count_what_was_handed_out(dataset):
     stats = loader.stats()
     assert (stats["batches"], stats["samples"], stats["bad_samples"]) == (9, 131, 0)
     assert stats["waited_seconds"] > 0 and stats["between_calls_seconds"] > 0 and stats["samples_per_second"] > 0
-    assert stats["engine"] == "cpu" and stats["threads"] >= 1
+    assert stats["engine"] == "cpu" and 1 <= stats["threads_in_use"] <= stats["threads"]
+    assert stats["simd_target"] and stats["cpu_seconds_per_1000"] > 0
 
 
 def test_the_same_batches_with_any_number_of_threads(dataset):

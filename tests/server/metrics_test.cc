@@ -60,6 +60,7 @@ TEST(Metrics, AreServedOverHttpOnLoopback) {
   EXPECT_THAT(answer, HasSubstr("200 OK"));
   EXPECT_THAT(answer, HasSubstr("headrace_sessions 1\n"));
   EXPECT_THAT(answer, HasSubstr("headrace_decode_threads 2\n"));
+  EXPECT_THAT(answer, HasSubstr("headrace_decode_threads_in_use "));
   EXPECT_THAT(answer, HasSubstr("headrace_host_memory_bytes 268435456\n"));
   EXPECT_THAT(answer, HasSubstr("# TYPE headrace_samples_total counter\n"));
   EXPECT_THAT(answer, HasSubstr(absl::StrCat("headrace_session_slots{session=\"", session.answer().session_id, "\"")));

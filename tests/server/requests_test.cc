@@ -117,6 +117,7 @@ TEST_F(RequestsTest, StatsCountWhatSessionsDid) {
   EXPECT_EQ(stats["pid"], getpid());
   EXPECT_EQ(stats["engine"], "cpu");
   EXPECT_EQ(stats["decode_threads"], 2);
+  EXPECT_GE(stats["threads_in_use"], 1);
   EXPECT_GE(stats["batches"], 6);
   EXPECT_GE(stats["samples"], 24);
   EXPECT_EQ(stats["bad_samples"], 0);
