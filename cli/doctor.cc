@@ -117,13 +117,16 @@ absl::StatusOr<hr_hello_answer> SayHello(const std::string& socket) {
   return answer.body;
 }
 
-Finding CheckDaemon(const std::string& socket) {
+// `named`: by the user, for loaders that will have no other.
+Finding CheckDaemon(const std::string& socket, bool named) {
   const absl::StatusOr<hr_hello_answer> answer = SayHello(socket);
   if (answer.ok()) {
     return {Verdict::kOk, "daemon", absl::StrCat("headrace ", answer->version, ", pid ", answer->daemon_pid, ", at ", socket)};
   }
   if (absl::IsNotFound(answer.status()) || absl::IsUnavailable(answer.status())) {
-    return {Verdict::kOk, "daemon", absl::StrCat("none at ", socket, ": loaders start their own")};
+    if (!named) return {Verdict::kOk, "daemon", absl::StrCat("none at ", socket, ": loaders start their own")};
+    return {Verdict::kWarn, "daemon", absl::StrCat("none at ", socket, ": loaders that are told this socket wait for one; start it "
+                                                   "with `headrace serve --socket ", socket, " --data DIR`")};
   }
   return {Verdict::kWarn, "daemon", std::string(answer.status().message())};
 }
@@ -168,7 +171,8 @@ Finding CheckDataset(const std::string& path) {
                                                 " shards")};
 }
 
-int Doctor(const std::string& socket, const std::vector<std::string>& datasets) {
+int Doctor(const std::string& named_socket, const std::vector<std::string>& datasets) {
+  const std::string socket = named_socket.empty() ? DefaultSocketPath() : named_socket;
   const MachineLimits machine = ReadMachineLimits();
   utsname kernel = {};
   uname(&kernel);
@@ -181,7 +185,7 @@ int Doctor(const std::string& socket, const std::vector<std::string>& datasets) 
       CheckPopulate(),
       CheckPidfd(),
       CheckSocketFolder(socket),
-      CheckDaemon(socket),
+      CheckDaemon(socket, !named_socket.empty() || std::getenv("HEADRACE_SOCKET") != nullptr),
       CheckGpu(),
   };
   for (const std::string& path : datasets) findings.push_back(CheckDataset(path));
@@ -194,17 +198,24 @@ int Doctor(const std::string& socket, const std::vector<std::string>& datasets) 
   return failed ? kExitFailed : kExitDone;
 }
 
+constexpr char kExamples[] = R"(
+Examples:
+  headrace doctor                              this machine, and the daemon that loaders find
+  headrace doctor /data/train /data/val        and whether these datasets open
+  headrace doctor --socket /run/other.sock     another daemon)";
+
 }  // namespace
 
 void AddDoctor(CLI::App& app, int* exit_code) {
   struct Options {
-    std::string socket = DefaultSocketPath();
+    std::string socket;
     std::vector<std::string> datasets;
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("doctor", "Check this machine, a daemon and datasets");
   command->add_option("--socket", options->socket, "The daemon's socket [default: as serve]");
   command->add_option("dataset", options->datasets, "Datasets to open");
+  command->footer(kExamples);
   command->callback([options, exit_code] { *exit_code = Doctor(options->socket, options->datasets); });
 }
 

@@ -29,6 +29,10 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    if (argc > 1 && argv[1][0] != '-' && app.get_subcommands([&](CLI::App* command) { return command->get_name() == argv[1]; }).empty()) {
+      std::fprintf(stderr, "headrace: there is no command %s; `headrace --help` lists them\n", argv[1]);
+      return headrace::kExitUsage;
+    }
     return app.exit(error) == 0 ? headrace::kExitDone : headrace::kExitUsage;
   }
   return exit_code;

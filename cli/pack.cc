@@ -90,7 +90,7 @@ int RunPack(Arguments& arguments) {
   options.destination = arguments.paths.back();
   const absl::StatusOr<uint64_t> shard_bytes = ParseBytes(arguments.shard_size);
   if (!shard_bytes.ok() || *shard_bytes < kMinShardBytes || *shard_bytes > kMaxShardBytes) {
-    std::fprintf(stderr, "headrace: --shard-size %s: give 64KiB to 1TiB\n", arguments.shard_size.c_str());
+    std::fprintf(stderr, "headrace: --shard-size %s: not a size from 64KiB to 1TiB, such as 512MiB\n", arguments.shard_size.c_str());
     return kExitUsage;
   }
   options.shard_bytes = *shard_bytes;

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/commands.h"
 #include "core/base/file.h"
@@ -106,10 +107,17 @@ void NotifySystemd(const char* state) {
 
 void Reload(const std::string& config, Settings settings, Log* log) {
   if (config.empty()) return log->Warn("SIGHUP: there is no configuration file to read again");
-  const absl::Status status = LoadConfigFile(config, /*only_changeable=*/true, &settings);
+  Settings in_file = settings;
+  absl::Status status = LoadConfigFile(config, /*only_changeable=*/true, &settings);
+  if (status.ok()) status = LoadConfigFile(config, /*only_changeable=*/false, &in_file);
   if (!status.ok()) return log->Error(absl::StrCat("SIGHUP: ", std::string(status.message()), "; nothing was changed"));
   log->SetLevel(settings.log_level);
-  log->Info(absl::StrCat("SIGHUP: read ", config, " again"));
+  std::vector<std::string> later;
+  for (const Setting& setting : SettingsTable()) {
+    if (setting.get(in_file) != setting.get(settings)) later.push_back(setting.name);
+  }
+  log->Info(absl::StrCat("SIGHUP: read ", config, " again",
+                         later.empty() ? "" : absl::StrCat("; changes at the next start only: ", absl::StrJoin(later, ", "))));
 }
 
 int Serve(const ServeOptions& options) {
@@ -170,6 +178,12 @@ void AddOption(const Setting& setting, CLI::App* command, ServeOptions* options)
   if (!setting.in_file) option->group("");
 }
 
+constexpr char kExamples[] = R"(
+Examples:
+  headrace serve --data /data                             for this user's trainers
+  headrace serve --data /data --allow @ml --threads 32    for a group's, with 32 decode threads
+  headrace serve --config /etc/headrace.toml              settings from a file (deploy/headrace.toml is one))";
+
 }  // namespace
 
 void AddServe(CLI::App& app, int* exit_code) {
@@ -178,6 +192,7 @@ void AddServe(CLI::App& app, int* exit_code) {
   for (const Setting& setting : SettingsTable()) AddOption(setting, command, options.get());
   command->add_option("--config", options->config, "A TOML file with these settings; the command line counts more");
   command->add_flag("--print-settings", options->print_settings, "Print all settings as a Markdown table and end");
+  command->footer(kExamples);
   command->callback([options, exit_code] {
     if (options->print_settings) {
       std::fputs(FormatSettingsTable().c_str(), stdout);

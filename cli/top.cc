@@ -62,7 +62,12 @@ std::string FormatTable(const ServiceStats& before, const ServiceStats& now) {
 
 absl::Status Top(const TopOptions& options) {
   const std::string socket = options.socket.empty() ? DefaultSocketPath() : options.socket;
-  HEADRACE_ASSIGN_OR_RETURN(const std::unique_ptr<RpcClient> client, RpcClient::Connect(socket));
+  auto connected = RpcClient::Connect(socket);
+  if (absl::IsNotFound(connected.status()) || absl::IsUnavailable(connected.status())) {
+    return Annotate(absl::NotFoundError("start `headrace serve`, or name its socket with --socket (private daemons cannot be watched)"),
+                    absl::StrCat("no daemon listens at ", socket));
+  }
+  HEADRACE_ASSIGN_OR_RETURN(const std::unique_ptr<RpcClient> client, std::move(connected));
   HEADRACE_ASSIGN_OR_RETURN(ServiceStats before, client->Stats(kTimeoutMs));
   const bool live = isatty(STDOUT_FILENO) && !options.once && !options.json;
   for (;;) {
@@ -80,6 +85,12 @@ absl::Status Top(const TopOptions& options) {
   }
 }
 
+constexpr char kExamples[] = R"(
+Examples:
+  headrace top                     live, until Ctrl-C
+  headrace top --once              one table
+  headrace top --json | jq .       every second an object for other programs)";
+
 }  // namespace
 
 void AddTop(CLI::App& app, int* exit_code) {
@@ -89,6 +100,7 @@ void AddTop(CLI::App& app, int* exit_code) {
   command->add_flag("--once", options->once, "Print one table and end");
   command->add_flag("--json", options->json, "Print the statistics of docs/protocol.md, one object per line");
   command->add_option("--interval", options->interval_s, "Seconds between two looks")->check(CLI::Range(0.1, 3600.0));
+  command->footer(kExamples);
   command->callback([options, exit_code] {
     const absl::Status status = Top(*options);
     if (status.ok()) return;

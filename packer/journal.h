@@ -13,7 +13,6 @@
 
 namespace headrace {
 
-inline constexpr char kJournalName[] = "pack.journal";
 
 // Where packing stands behind a finished shard.
 struct JournalEntry {

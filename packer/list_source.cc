@@ -166,6 +166,9 @@ class ListSource final : public Source {
     if (path.find('\0') != std::string::npos) {
       return absl::InvalidArgumentError(absl::StrCat(where, ": the path has a zero byte"));
     }
+    if (label_column_ >= 0 && record_[static_cast<size_t>(label_column_)].empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(where, ": the label is empty"));
+    }
     return true;
   }
 

@@ -51,7 +51,8 @@ absl::Status LoadConfigFile(const std::string& path, bool only_changeable, Setti
     const std::string where = absl::StrCat(path, ", line ", key.source().begin.line);
     const Setting* setting = FindSetting(name);
     if (setting == nullptr || !setting->in_file) {
-      return absl::InvalidArgumentError(absl::StrCat(where, ": unknown key '", name, "'"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          where, ": unknown key '", name, "'; keys are the options of `headrace serve --help` with _ for -, such as host_memory"));
     }
     const auto values = Texts(node, setting->is_list);
     if (!values) {

@@ -166,7 +166,7 @@ std::vector<Setting> MakeTable() {
       List("data", "existing directories", "none", &Settings::data,
            "Data roots: datasets are served only from below these directories."),
       Text("socket", "a path, or @name for an abstract name",
-           "$XDG_RUNTIME_DIR/headrace.sock, else /run/headrace/headrace.sock", &Settings::socket,
+           "$HEADRACE_SOCKET, else $XDG_RUNTIME_DIR/headrace.sock, else /run/headrace/headrace.sock", &Settings::socket,
            "The hand-over socket; gRPC listens at the same path with .grpc behind it."),
       Mode("socket_mode", &Settings::socket_mode, "Permissions of both sockets."),
       List("allow", "uid:N, gid:N, user or @group names", "none", &Settings::allow,
@@ -296,6 +296,7 @@ std::string FormatSettingsTable() {
 }
 
 std::string DefaultSocketPath() {
+  if (const char* named = std::getenv("HEADRACE_SOCKET"); named != nullptr && *named != '\0') return named;
   const char* runtime_dir = std::getenv("XDG_RUNTIME_DIR");
   if (runtime_dir != nullptr && runtime_dir[0] == '/') return absl::StrCat(runtime_dir, "/headrace.sock");
   return "/run/headrace/headrace.sock";

@@ -73,7 +73,7 @@ std::string FormatSettings(const Settings& settings);
 // The table as Markdown, for docs/operations.md.
 std::string FormatSettingsTable();
 
-// $XDG_RUNTIME_DIR/headrace.sock if that is set, else /run/headrace/headrace.sock.
+// $HEADRACE_SOCKET if that is set, else $XDG_RUNTIME_DIR/headrace.sock, else /run/headrace/headrace.sock: where loaders look too.
 std::string DefaultSocketPath();
 
 }  // namespace headrace

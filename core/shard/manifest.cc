@@ -1,5 +1,6 @@
 #include "core/shard/manifest.h"
 
+#include <unistd.h>
 #include <xxhash.h>
 
 #include <cstdio>
@@ -160,6 +161,9 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& dir) {
   const std::string path = absl::StrCat(dir, "/", kManifestName);
   absl::StatusOr<std::string> text = ReadFile(path, kMaxManifestBytes);
   if (absl::IsNotFound(text.status())) {
+    if (access(absl::StrCat(dir, "/", kJournalName).c_str(), F_OK) == 0) {
+      return absl::NotFoundError(absl::StrCat(dir, " holds a dataset that is not finished: run the same `headrace pack` again, and it goes on"));
+    }
     return absl::NotFoundError(absl::StrCat(dir, " is not a dataset (no ", kManifestName,
                                             "); make one with `headrace pack SRC ", dir, "`"));
   }

@@ -11,6 +11,7 @@
 namespace headrace {
 
 inline constexpr char kManifestName[] = "dataset.json";
+inline constexpr char kJournalName[] = "pack.journal";  // beside the shards until the dataset is finished (packer/journal.h)
 inline constexpr int kManifestVersion = 1;
 
 struct ShardEntry {

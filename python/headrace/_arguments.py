@@ -26,14 +26,20 @@ _REFUSED = {
 }
 
 
-def check_foreign(arguments):
+# Of headrace.torch.DataLoader only.
+_OF_TORCH = {"device", "pin_memory"}
+
+
+def check_foreign(arguments, cls):
     """PyTorch's further arguments: harmless ones pass, those that would change the batches raise."""
     for name, value in arguments.items():
         if name in _REFUSED:
             if value is not None:
                 raise InvalidArgumentError(f"{name} is not supported: {_REFUSED[name]}")
+        elif name in _OF_TORCH:
+            raise TypeError(f"{cls.__name__}() makes numpy arrays and has no {name!r}: use headrace.torch.DataLoader")
         elif name not in _IGNORED:
-            raise TypeError(f"DataLoader() got an unexpected keyword argument {name!r}")
+            raise TypeError(f"{cls.__name__}() got an unexpected keyword argument {name!r}")
 
 
 def dataset_path(dataset):
@@ -110,7 +116,7 @@ def make_spec(path, *, transform, dtype, memory_format, fields, batch_size, rank
         "on_bad_sample": on_bad_sample,
         "prefetch_factor": whole(2 if prefetch_factor is None else prefetch_factor, "prefetch_factor", 1, 62),
         # 0 is PyTorch's default and its "no extra processes": no wish here.
-        "num_workers": whole(num_workers, "num_workers", 1, 4096) if num_workers else None,
+        "num_workers": whole(num_workers or 0, "num_workers", 0, 4096) or None,
         "engine": engine,
         "transform": [step.spec() for step in steps],
         "dtype": dtype,

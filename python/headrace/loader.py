@@ -14,6 +14,29 @@ from headrace.dataset import Dataset
 class Loader:
     """Iterates over the batches of a dataset made by `headrace pack`; each iteration is the next epoch.
 
+    Arguments:
+        dataset: path of the packed dataset.
+        batch_size: samples per rank and step.
+        shuffle: True draws a new permutation each epoch from `seed`, the same in every run; "blocks" is for datasets far
+            larger than memory.
+        transform: list of headrace's or torchvision's transforms (a Compose too); outputs must have one shape.
+        drop_last, last_batch: what becomes of an incomplete last batch: "partial" (with one rank the default), "pad" as
+            DistributedSampler does (with several), "drop".
+        seed: of the order and of everything that is drawn.
+        dtype: of images: "float32", "float16", "uint8" (without Normalize).
+        memory_format: "contiguous" or "channels_last".
+        fields: columns of a batch in their order; by default image and label. return_index appends the samples' numbers.
+        rank, world_size: torch.distributed's where it is initialised.
+        num_workers: how many of the daemon's threads may work for this loader; None or 0: all.
+        prefetch_factor: batches that are ready ahead.
+        timeout: seconds that any wait may take.
+        on_bad_sample: "fail" raises BadSampleError, "skip" leaves the sample out, "substitute" takes another one.
+        engine: who decodes: "auto" or "cpu".
+        socket: path or "@name" of a daemon; by default the node's, or a private one.
+
+    Yields a tuple of arrays per step: images (N, C, H, W), then the other `fields`; text as a list of str. Raises
+    HeadraceError's subclasses, which are also the built-in classes that fit (docs/python.md, "Errors").
+
     Threads may share a loader and an iterator: calls take turns, each batch goes to one of them.
     """
 
@@ -21,7 +44,7 @@ class Loader:
                  dtype="float32", memory_format="contiguous", fields=None, return_index=False, rank=None, world_size=None,
                  num_workers=None, prefetch_factor=2, timeout=60, on_bad_sample="fail", engine="auto", socket=None,
                  **pytorch):  # fmt: skip
-        _arguments.check_foreign(pytorch)
+        _arguments.check_foreign(pytorch, type(self))
         rank, world_size = _job.rank_and_world_size(rank, world_size)
         self._arguments = dict(dataset=dataset, batch_size=batch_size, shuffle=shuffle, transform=transform,
                                drop_last=drop_last, last_batch=last_batch, seed=seed, dtype=dtype,

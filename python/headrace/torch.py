@@ -7,7 +7,14 @@
 
 import warnings
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ModuleNotFoundError(
+        "headrace.torch needs PyTorch (pip install torch); headrace.Loader gives numpy arrays without it", name="torch"
+    ) from None
 from torch.utils.dlpack import from_dlpack
 
 from headrace import _arguments, _copying, _gpu
@@ -45,7 +52,16 @@ def _from_capsule(capsule, _):
 
 
 class DataLoader(Loader):
-    """Iterates over batches as torch tensors; names, order and defaults of the arguments are PyTorch's where it has them."""
+    """Iterates over batches as torch tensors; names, order and defaults of the arguments are PyTorch's where it has them.
+
+    Arguments beside those of headrace.Loader:
+        device: "cpu" (tensors are views of shared memory), "cuda" (the device that is current when the first batch is taken)
+            or "cuda:1" (copied there on a stream of the loader's own; next() does not wait for the copy).
+        dtype, memory_format: torch's, or their names; bfloat16 too.
+        pin_memory: copies batches into pinned memory for your own .to(device, non_blocking=True).
+
+    Yields a tuple of tensors per step: images (N, C, H, W), then the other `fields` in their order; text as a list of str.
+    """
 
     def __init__(self, dataset, batch_size=1, shuffle=False, *, transform=None, drop_last=False, last_batch=None, seed=0,
                  device="cpu", dtype=torch.float32, memory_format=torch.contiguous_format, fields=None,

@@ -56,6 +56,12 @@ TEST_F(ListSourceTest, LabelsThatAreNotAllIntegersAreSortedIntoClasses) {
   EXPECT_THAT(labels, ElementsAre(2, 0, 1, 2));
 }
 
+TEST_F(ListSourceTest, AnEmptyLabelIsAnErrorThatNamesItsLine) {
+  const auto source = Open("path,label\na,1\nb,\n");
+  EXPECT_EQ(source.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(source.status().message()), HasSubstr("line 3: the label is empty"));
+}
+
 TEST_F(ListSourceTest, PathsAreRelativeToTheListOrAbsoluteAndNamesAreAsListed) {
   auto source = Open("label,path\n1,sub/a.jpg\n2,/x/b.jpg\n3,../c.jpg\n1,sub/a.jpg\n");
   ASSERT_TRUE(source.ok()) << source.status();
