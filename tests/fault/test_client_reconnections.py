@@ -130,9 +130,8 @@ def test_a_trainers_forked_child_keeps_no_socket_of_it(dataset, start_daemon, sc
         import headrace
         loader = headrace.Loader(sys.argv[1], 8, transform=[headrace.RandomResizedCrop(64)], socket=sys.argv[2])
         keep = next(iter(loader))
-        if (child := os.fork()) == 0:
-            time.sleep(600)
-        print(child, flush=True)
+        if os.fork() == 0:
+            print(os.getpid(), flush=True)
         time.sleep(600)
         """,
         dataset, daemon.socket,
