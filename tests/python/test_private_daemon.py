@@ -54,7 +54,7 @@ def test_it_holds_none_of_its_trainers_streams_and_has_a_session_of_its_own(data
     assert [links[number] for number in (0, 1, 2)] == ["/dev/null"] * 3
     assert not [link for link in links.values() if link.startswith("pipe:")]
     assert os.getsid(pid) not in (os.getsid(run.pid), os.getsid(0))
-    assert len(abstract_names(run.pid)) == 1
+    assert abstract_names(run.pid)
 
 
 def test_the_environment_names_a_daemon(dataset, start_daemon, script):

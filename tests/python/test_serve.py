@@ -212,7 +212,7 @@ def test_top_shows_sessions_as_table_and_json(executable, root, dataset, start_d
 
 def test_top_says_that_nobody_listens(executable, tmp_path):
     done = subprocess.run([executable, "top", "--socket", tmp_path / "no.sock"], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and "no.sock.grpc" in done.stderr
+    assert done.returncode == 1 and "no.sock: start `headrace serve`" in done.stderr
 
 
 def test_doctor_finds_the_daemon_and_datasets(executable, root, dataset, start_daemon, tmp_path):
