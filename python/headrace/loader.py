@@ -362,7 +362,7 @@ class _Timing:
             "engine": daemon["engine"],
             "simd_target": daemon["simd_target"],
             "threads": daemon["decode_threads"],
-            "threads_in_use": daemon["threads_in_use"],
+            "threads_in_use": daemon.get("threads_in_use"),
             "cpu_seconds_per_1000": 1000 * daemon["cpu_seconds"] / max(1, daemon["samples"]),
             "daemon_pid": daemon["pid"],
             **({} if session is None else session.stats_of_ring()),
