@@ -41,10 +41,11 @@ def environment():
     return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
-def run_json(options, module, *arguments, python=sys.executable, timeout=900):
-    """Runs `python -m module` in a process of its own on the cores; returns the JSON on its last line."""
+def run_json(options, module, *arguments, python=sys.executable, variables=None, timeout=900):
+    """Runs `python -m module` in a process of its own on the cores, with further environment variables; returns the JSON on
+    its last line."""
     command = [str(python), "-m", module, *map(str, arguments)]
-    done = subprocess.run(command, cwd=options.work, env=environment(), preexec_fn=pin(options.cores), text=True,
+    done = subprocess.run(command, cwd=options.work, env={**environment(), **(variables or {})}, preexec_fn=pin(options.cores), text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} failed ({done.returncode}):\n{done.stderr[-4000:]}")
