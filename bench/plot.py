@@ -15,7 +15,7 @@ OURS, OTHERS = "#1f6f8b", "#b8b8b8"
 def bars(axes, names, values, title, form):
     """Horizontal bars from top to bottom, each with its number."""
     places = range(len(names))[::-1]
-    axes.barh(places, values, color=[OURS if name == "Headrace" else OTHERS for name in names], height=0.6)
+    axes.barh(places, values, color=[OURS if name.startswith("Headrace") else OTHERS for name in names], height=0.6)
     for place, value in zip(places, values):
         axes.text(value, place, " " + form.format(value), va="center")
     axes.set_yticks(places, names)

@@ -104,17 +104,17 @@ void AddAudit(CLI::App& app, int* exit_code) {
   const std::vector<CLI::Option*> parts = {
       command->add_option("--batch-size", arguments->batch_size, "Samples per rank and step")->capture_default_str(),
       command->add_flag("--shuffle", arguments->shuffle, "A true permutation of all samples"),
-      command->add_option("--seed", arguments->seed)->capture_default_str(),
+      command->add_option("--seed", arguments->seed)->check(CheckUnsigned)->capture_default_str(),
       command->add_option("--rank", arguments->rank)->capture_default_str(),
       command->add_option("--world-size", arguments->world_size)->capture_default_str(),
       command->add_option("--last-batch", arguments->last_batch, "Default: partial, with several ranks pad")
           ->check(CLI::IsMember({"partial", "pad", "drop"})),
       command->add_option("--transform", arguments->transform)->capture_default_str()->type_name("NAME|JSON")};
-  command->add_option("--epoch", arguments->epoch)->capture_default_str();
+  command->add_option("--epoch", arguments->epoch)->check(CheckUnsigned)->capture_default_str();
   command->add_option("--position", arguments->position, "Global samples before the iteration began")
-      ->capture_default_str();
+      ->check(CheckUnsigned)->capture_default_str();
   command->add_option("--step", arguments->step, "Counted from --position, as enumerate(loader) does")
-      ->capture_default_str();
+      ->check(CheckUnsigned)->capture_default_str();
   command->callback([arguments, parts, exit_code] {
     for (const CLI::Option* part : parts) {
       if (part->count() > 0) arguments->spec_options.push_back(part->get_name());

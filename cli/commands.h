@@ -3,10 +3,21 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/numbers.h"
 
 namespace headrace {
 
 inline constexpr int kExitDone = 0, kExitFailed = 1, kExitUsage = 2;
+
+// For options that are read into a uint64_t: CLI11 would take −1 for its largest.
+inline std::string CheckUnsigned(const std::string& text) {
+  uint64_t value;
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  return digits && absl::SimpleAtoi(text, &value) ? "" : text + " is not a whole number from 0 to 2^64 - 1";
+}
 
 void AddPack(CLI::App& app, int* exit_code);
 void AddInspect(CLI::App& app, int* exit_code);

@@ -111,7 +111,8 @@ absl::StatusOr<hr_hello_answer> SayHello(const std::string& socket) {
   } answer;
   const ssize_t size = recv(fd.get(), &answer, sizeof(answer), MSG_WAITALL);
   if (size < static_cast<ssize_t>(sizeof(answer)) || answer.header.type != HR_HELLO + HR_ANSWER) {
-    return absl::UnavailableError("the daemon there does not answer HELLO (other user, or another version)");
+    return absl::DeadlineExceededError(absl::StrCat(
+        "at ", socket, " somebody listens but does not answer HELLO: a daemon that hangs, is stopped, or is of another version"));
   }
   answer.body.version[sizeof(answer.body.version) - 1] = '\0';
   return answer.body;

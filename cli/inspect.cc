@@ -252,7 +252,7 @@ void AddInspect(CLI::App& app, int* exit_code) {
   const auto arguments = std::make_shared<Arguments>();
   command->footer(kExamples);
   command->add_option("dataset", arguments->dataset, "The dataset's folder")->required();
-  command->add_option("--samples", arguments->samples, "Samples to show")->capture_default_str();
+  command->add_option("--samples", arguments->samples, "Samples to show")->check(CheckUnsigned)->capture_default_str();
   command->callback([arguments, exit_code] { *exit_code = RunInspect(*arguments); });
 }
 

@@ -1,5 +1,7 @@
 // `headrace`: one executable for packing, looking at and serving datasets.
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include "cli/commands.h"
 
@@ -34,6 +36,10 @@ int main(int argc, char** argv) {
       return headrace::kExitUsage;
     }
     return app.exit(error) == 0 ? headrace::kExitDone : headrace::kExitUsage;
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    std::fprintf(stderr, "headrace: cannot write to standard output: %s\n", std::strerror(errno));
+    return headrace::kExitFailed;
   }
   return exit_code;
 }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/utf8.h"
 #include "packer/directory.h"
 #include "packer/source.h"
 

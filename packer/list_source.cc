@@ -7,7 +7,9 @@
 #include <map>
 #include <optional>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/utf8.h"
 #include "core/shard/checksum.h"
 #include "core/shard/format.h"
 #include "packer/csv.h"
@@ -100,7 +102,12 @@ class ListSource final : public Source {
       if (EscapeToUtf8(header_[i]) != header_[i]) {
         return absl::InvalidArgumentError(absl::StrCat(reader_.path(), ": the name of column ", i + 1, " is no UTF-8"));
       }
+      if (header_[i] != absl::StripAsciiWhitespace(header_[i])) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(reader_.path(), ": the name of column ", i + 1, ", '", header_[i], "', begins or ends with a blank"));
+      }
       if (i == path_column_) continue;
+      if (header_[i] == "path") return absl::InvalidArgumentError(absl::StrCat(reader_.path(), " has two columns `path`"));
       if (header_[i] == "label" && label_column_ < 0) {
         label_column_ = static_cast<int>(i);
       } else {
@@ -122,6 +129,10 @@ class ListSource final : public Source {
         if (i == path_column_) continue;
         if (ints[i] && !ParseInt(record_[i])) ints[i] = false;
         if (!ints[i] && doubles[i] && !ParseDouble(record_[i])) doubles[i] = false;
+        if (!ints[i] && !doubles[i] && EscapeToUtf8(record_[i]) != record_[i]) {
+          return absl::InvalidArgumentError(
+              absl::StrCat(reader_.path(), ", line ", reader_.line(), ": the value of `", header_[i], "` is no UTF-8"));
+        }
       }
     }
     if (records == 0) return absl::InvalidArgumentError(absl::StrCat(reader_.path(), " lists no file"));

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/file.h"
+#include "core/base/utf8.h"
 #include "core/shard/checksum.h"
 #include "core/shard/durable_file.h"
 #include "core/shard/manifest.h"

@@ -69,7 +69,4 @@ absl::StatusOr<std::unique_ptr<Source>> OpenFolderSource(const std::string& dir,
 // names the line.
 absl::StatusOr<std::unique_ptr<Source>> OpenListSource(const std::string& csv_path);
 
-// `bytes` as UTF-8: what is none becomes "\xNN".
-std::string EscapeToUtf8(const std::string& bytes);
-
 }  // namespace headrace

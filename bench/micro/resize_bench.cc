@@ -69,7 +69,7 @@ void Filters(benchmark::State& state, Interpolation interpolation) {
   for (auto _ : state) {
     size = (size + 7) % 100;
     ComputeFilter(interpolation, 250 + size, kSize, {0, kSize}, &filter);
-    MakeHorizontalTable(filter, false, 0, ActiveResizeKernels().lanes, &table);
+    MakeHorizontalTable(filter, false, 0, ActiveResizeKernels().lanes, ActiveResizeKernels().dots_of_bytes, &table);
     benchmark::ClobberMemory();
   }
 }

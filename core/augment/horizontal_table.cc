@@ -84,13 +84,49 @@ void MakeDots(const AxisFilter& filter, bool mirrored, int source_begin, Horizon
   }
 }
 
-// Whether windows of 16 bytes can serve so many outputs each.
-bool WindowsServe(const AxisFilter& filter, bool mirrored, size_t outputs) {
+constexpr size_t kDigitOutputs = 16;
+constexpr int kDigitBytes = 64;
+
+void MakeDigits(const AxisFilter& filter, bool mirrored, int source_begin, HorizontalTable* table) {
+  const size_t n = filter.start.size(), taps = static_cast<size_t>(filter.taps);
+  const size_t groups = PlaneStride(table->outputs) / kDigitOutputs;
+  table->quads = (taps + 3) / 4;
+  table->start.assign(groups, 0);
+  table->shuffle.assign(groups * table->quads * kDigitBytes, 0);
+  table->digits.assign(3 * groups * table->quads * kDigitBytes, 0);
+  for (size_t group = 0; group < groups; ++group) {
+    const size_t first = group * kDigitOutputs;
+    const size_t end = std::min(first + kDigitOutputs, n);
+    const int begin = BlockSource(filter, first, end, mirrored).begin;
+    table->start[group] = begin - source_begin;
+    for (size_t i = first; i < end; ++i) {
+      const size_t output = FilterOutput(i, n, mirrored);
+      const int32_t* const weights = filter.weights.data() + output * taps;
+      const size_t count = static_cast<size_t>(filter.count[output]);
+      for (size_t t = 0; t < count; ++t) {
+        const size_t block = group * table->quads + t / 4, byte = 4 * (i - first) + t % 4;
+        table->shuffle[block * kDigitBytes + byte] =
+            static_cast<uint8_t>(filter.start[output] - begin + static_cast<int>(t));
+        // Signed digits: what a low one is below zero, the next makes up for.
+        const auto low = static_cast<int8_t>(weights[t] & 255);
+        const int32_t rest = (weights[t] - low) >> 8;
+        const auto middle = static_cast<int8_t>(rest & 255);
+        int8_t* const digits = table->digits.data() + 3 * block * kDigitBytes + byte;
+        digits[0] = static_cast<int8_t>((rest - middle) >> 8);
+        digits[kDigitBytes] = middle;
+        digits[2 * kDigitBytes] = low;
+      }
+    }
+  }
+}
+
+// Whether windows of so many bytes can serve so many outputs each.
+bool WindowsServe(const AxisFilter& filter, bool mirrored, size_t outputs, int bytes = kWindowBytes) {
   const size_t n = filter.start.size();
   bool serve = true;
   for (size_t first = 0; first < n && serve; first += outputs) {
     serve =
-        BlockSource(filter, first, std::min(first + outputs, n), mirrored).size() <= kWindowBytes;
+        BlockSource(filter, first, std::min(first + outputs, n), mirrored).size() <= bytes;
   }
   return serve;
 }
@@ -98,13 +134,17 @@ bool WindowsServe(const AxisFilter& filter, bool mirrored, size_t outputs) {
 }  // namespace
 
 void MakeHorizontalTable(const AxisFilter& filter, bool mirrored, int source_begin,
-                         size_t vector_outputs, HorizontalTable* table) {
+                         size_t vector_outputs, bool dots_of_bytes, HorizontalTable* table) {
   const size_t n = filter.start.size();
   table->outputs = static_cast<int>(n);
   table->vector_outputs = vector_outputs;
   table->blocks = PlaneStride(table->outputs) / kBlock;
   table->overshoots = false;
   for (int32_t weight : filter.weights) table->overshoots |= weight < 0;
+  if (dots_of_bytes && WindowsServe(filter, mirrored, kDigitOutputs, kDigitBytes)) {
+    table->kind = HorizontalTable::Kind::kDigits;
+    return MakeDigits(filter, mirrored, source_begin, table);
+  }
   table->shared = WindowsServe(filter, mirrored, vector_outputs) ? vector_outputs : kBlock;
   if (table->shared > kBlock || WindowsServe(filter, mirrored, kBlock)) {
     table->kind = HorizontalTable::Kind::kWindows;

@@ -10,6 +10,10 @@
 
 #include <cstdint>
 
+#if HWY_ARCH_X86
+#include "core/base/vnni.h"
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace headrace {
 namespace HWY_NAMESPACE {
@@ -24,7 +28,7 @@ using V16 = hn::Vec<D16>;
 constexpr size_t kLanes = hn::MaxLanes(D32());
 
 // initial + Σ over pairs a[2i]·b[2i] + a[2i+1]·b[2i+1]. On x86 one instruction and an addition
-// each; on other targets Highway keeps two halves that are joined at the end.
+// each, with VNNI one alone; on other targets Highway keeps two halves that are joined at the end.
 struct PairSum {
   HWY_INLINE explicit PairSum(V32 first) {
 #if HWY_ARCH_X86
@@ -36,7 +40,11 @@ struct PairSum {
 #endif
   }
   HWY_INLINE void Add(V16 a, V16 b) {
+#if HWY_TARGET == HWY_AVX3_DL
+    sum0 = V32{AddDotOfWords(sum0.raw, a.raw, b.raw)};
+#else
     sum0 = hn::ReorderWidenMulAccumulate(D32(), a, b, sum0, sum1);
+#endif
   }
   HWY_INLINE V32 Get() const {
     const V32 sum = hn::RearrangeToOddPlusEven(sum0, sum1);

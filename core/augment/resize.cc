@@ -107,7 +107,8 @@ class Resizer::Impl {
     if (key == columns_key_ && kernels_ == columns_kernels_) return;
     columns_kernels_ = kernels_;
     ComputeFilter(key.interpolation, key.in, key.out, key.window, &column_filter_);
-    MakeHorizontalTable(column_filter_, key.mirrored, source_.left, kernels_->lanes, &table_);
+    MakeHorizontalTable(column_filter_, key.mirrored, source_.left, kernels_->lanes,
+                        kernels_->dots_of_bytes, &table_);
     columns_key_ = key;
   }
   void PrepareRows(const AxisKey& key) {

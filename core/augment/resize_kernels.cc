@@ -188,6 +188,55 @@ HWY_NOINLINE void Dots(const HorizontalTable& table, const uint8_t* in, size_t i
   }
 }
 
+#if HWY_TARGET == HWY_AVX3_DL
+// Sixteen outputs of three planes at once. kQuads: 0 where it is not a constant.
+template <class Target, size_t kQuads>
+HWY_NOINLINE void Digits(const HorizontalTable& table, const uint8_t* in, size_t in_stride,
+                         typename Target::Out* HWY_RESTRICT out) {
+  const size_t out_stride = PlaneStride(table.outputs), quads = kQuads > 0 ? kQuads : table.quads;
+  const uint8_t* HWY_RESTRICT shuffle = table.shuffle.data();
+  const int8_t* HWY_RESTRICT digits = table.digits.data();
+  const __m512i zero = _mm512_setzero_si512(), bias = _mm512_set1_epi32(Target::kBias);
+  for (size_t i = 0; i < out_stride; i += 16) {
+    const uint8_t* const from = in + table.start[i / 16];
+    const __m512i window0 = _mm512_loadu_si512(from);
+    const __m512i window1 = _mm512_loadu_si512(from + in_stride);
+    const __m512i window2 = _mm512_loadu_si512(from + 2 * in_stride);
+    __m512i high0 = zero, high1 = zero, high2 = zero, middle0 = zero, middle1 = zero, middle2 = zero;
+    __m512i low0 = bias, low1 = bias, low2 = bias;
+    const auto add = [&]() HWY_ATTR {
+      const __m512i order = _mm512_load_si512(shuffle);
+      const __m512i pixels0 = _mm512_permutexvar_epi8(order, window0);
+      const __m512i pixels1 = _mm512_permutexvar_epi8(order, window1);
+      const __m512i pixels2 = _mm512_permutexvar_epi8(order, window2);
+      const __m512i high = _mm512_load_si512(digits), middle = _mm512_load_si512(digits + 64);
+      const __m512i low = _mm512_load_si512(digits + 128);
+      high0 = AddDotOfBytes(high0, pixels0, high);
+      high1 = AddDotOfBytes(high1, pixels1, high);
+      high2 = AddDotOfBytes(high2, pixels2, high);
+      middle0 = AddDotOfBytes(middle0, pixels0, middle);
+      middle1 = AddDotOfBytes(middle1, pixels1, middle);
+      middle2 = AddDotOfBytes(middle2, pixels2, middle);
+      low0 = AddDotOfBytes(low0, pixels0, low);
+      low1 = AddDotOfBytes(low1, pixels1, low);
+      low2 = AddDotOfBytes(low2, pixels2, low);
+      shuffle += 64;
+      digits += 3 * 64;
+    };
+    if constexpr (kQuads >= 1) add();
+    if constexpr (kQuads >= 2) add();
+    for (size_t quad = 0; kQuads == 0 && quad < quads; ++quad) add();
+    const auto store = [&](__m512i high, __m512i middle, __m512i low, typename Target::Out* to) HWY_ATTR {
+      const __m512i upper = _mm512_add_epi32(_mm512_slli_epi32(high, 8), middle);
+      Target::Store(V32{_mm512_add_epi32(_mm512_slli_epi32(upper, 8), low)}, to + i);
+    };
+    store(high0, middle0, low0, out);
+    store(high1, middle1, low1, out + out_stride);
+    store(high2, middle2, low2, out + 2 * out_stride);
+  }
+}
+#endif
+
 template <class Target, bool kShared>
 void AllWindows(const HorizontalTable& table, const uint8_t* in, size_t in_stride,
                 typename Target::Out* out) {
@@ -199,6 +248,13 @@ void AllWindows(const HorizontalTable& table, const uint8_t* in, size_t in_strid
 template <class Target>
 void Horizontal(const HorizontalTable& table, const uint8_t* in, size_t in_stride,
                 typename Target::Out* out) {
+#if HWY_TARGET == HWY_AVX3_DL
+  if (table.kind == HorizontalTable::Kind::kDigits) {
+    if (table.quads == 1) return Digits<Target, 1>(table, in, in_stride, out);
+    if (table.quads == 2) return Digits<Target, 2>(table, in, in_stride, out);
+    return Digits<Target, 0>(table, in, in_stride, out);
+  }
+#endif
   if (table.kind == HorizontalTable::Kind::kDots) return Dots<Target>(table, in, in_stride, out);
   if (table.shared == kLanes) return AllWindows<Target, true>(table, in, in_stride, out);
   AllWindows<Target, false>(table, in, in_stride, out);
@@ -347,6 +403,7 @@ const ResizeKernels* GetKernels() {
 #endif
   static const ResizeKernels kKernels = {hwy::TargetName(HWY_TARGET),
                                          kLanes,
+                                         HWY_TARGET == HWY_AVX3_DL,
                                          SplitRow,
                                          MergeRow,
                                          MirrorRow,

@@ -17,6 +17,7 @@ namespace headrace {
 struct ResizeKernels {
   const char* target;  // name of the SIMD target
   size_t lanes;        // outputs that resize_row makes at once
+  bool dots_of_bytes;  // whether resize_row takes tables of kDigits
 
   // Interleaved RGB to three planes; reads up to 48 bytes behind the row.
   void (*split_row)(const uint8_t* rgb, int width, uint8_t* planes);

@@ -7,7 +7,7 @@ namespace headrace {
 
 enum class Isa {
   kBest,
-  kAvx512,    // AVX-512 F, BW, CD, DQ, VL
+  kAvx512,    // AVX-512 F, BW, CD, DQ, VL; kBest has VNNI and VBMI too where there are
   kAvx2,      // and FMA, BMI, BMI2
   kSse4,      // 4.2
   kPortable,  // no SIMD code of ours
@@ -18,7 +18,7 @@ enum class Isa {
 // decode; every choice gives the same pixels.
 void LimitIsa(Isa isa);
 
-// The SIMD target in use ("AVX3" for kAvx512, "AVX2", "SSE4", "NEON", "SCALAR" or "EMU128" for
+// The SIMD target in use ("AVX3_DL" with VNNI and VBMI, "AVX3" for kAvx512, "AVX2", "SSE4", "NEON", "SCALAR" or "EMU128" for
 // kPortable), for stats.
 std::string SimdTarget();
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/augment/draw.h"
+#include "core/base/utf8.h"
 #include "core/batch/order.h"
 #include "core/read/sample_reader.h"
 
@@ -19,7 +20,8 @@ absl::StatusOr<Json> AuditSample(const SessionSpec& spec, const Cursor& start, u
   Json entry;
   entry["sample"] = sample;
   if (dataset.FindField("name") >= 0) {
-    HEADRACE_ASSIGN_OR_RETURN(entry["name"], ReadName(dataset, *row));
+    HEADRACE_ASSIGN_OR_RETURN(const std::string name, ReadName(dataset, *row));
+    entry["name"] = EscapeToUtf8(name);
   }
   if (const int label = dataset.FindField("label"); label >= 0) {
     const auto& value = row->values[static_cast<size_t>(label)];
@@ -65,8 +67,7 @@ absl::StatusOr<std::string> AuditStep(const SessionSpec& spec, const Cursor& sta
                               AuditSample(spec, cursor, order.SampleAt(position), position, &row, &draw));
     entries.push_back(std::move(entry));
   }
-  // A name that is no UTF-8 is printed with replacement characters rather than refused.
-  return entries.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return entries.dump();
 }
 
 }  // namespace headrace

@@ -61,7 +61,11 @@ class DatasetOpener {
       return absl::DataLossError(absl::StrCat(lmdb_path, " has ", shard.lmdb_bytes, " bytes; ", kManifestName,
                                               " says ", entry.lmdb_bytes));
     }
-    HEADRACE_ASSIGN_OR_RETURN(shard.index, OpenForReading(index_path));
+    absl::StatusOr<UniqueFd> index = OpenForReading(index_path);
+    if (absl::IsNotFound(index.status())) {
+      return absl::DataLossError(absl::StrCat(index_path, " is missing; `headrace index ", dir, "` makes it anew"));
+    }
+    HEADRACE_ASSIGN_OR_RETURN(shard.index, std::move(index));
     HEADRACE_ASSIGN_OR_RETURN(shard.index_bytes, FileSize(shard.index.get(), index_path));
     HEADRACE_ASSIGN_OR_RETURN(IndexHeader header,
                               ReadIndexHeader(shard.index.get(), shard.index_bytes, index_path));

@@ -160,7 +160,7 @@ absl::StatusOr<Manifest> ParseManifest(const std::string& text, const std::strin
 absl::StatusOr<Manifest> ReadManifest(const std::string& dir) {
   const std::string path = absl::StrCat(dir, "/", kManifestName);
   absl::StatusOr<std::string> text = ReadFile(path, kMaxManifestBytes);
-  if (absl::IsNotFound(text.status())) {
+  if (absl::IsNotFound(text.status()) || absl::IsFailedPrecondition(text.status())) {  // or `dir` is no folder
     if (access(absl::StrCat(dir, "/", kJournalName).c_str(), F_OK) == 0) {
       return absl::NotFoundError(absl::StrCat(dir, " holds a dataset that is not finished: run the same `headrace pack` again, and it goes on"));
     }

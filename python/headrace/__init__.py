@@ -6,6 +6,7 @@
 from headrace.errors import (
     BadSampleError,
     DaemonError,
+    DataLossError,
     DatasetChangedError,
     DatasetNotFoundError,
     DeadlineExceededError,
@@ -31,6 +32,7 @@ __all__ = [
     "BadSampleError",
     "CenterCrop",
     "DaemonError",
+    "DataLossError",
     "DatasetChangedError",
     "DatasetNotFoundError",
     "DeadlineExceededError",

@@ -44,7 +44,7 @@ def check_foreign(arguments, cls):
 
 def dataset_path(dataset):
     try:
-        return os.path.abspath(os.path.expanduser(os.fspath(dataset)))
+        return os.path.abspath(os.path.expanduser(os.fsdecode(dataset)))
     except TypeError:
         raise InvalidArgumentError(
             f"dataset must be the path of a dataset made by `headrace pack`, not {type(dataset).__name__}"
@@ -111,7 +111,7 @@ def make_spec(path, *, transform, dtype, memory_format, fields, batch_size, rank
         "rank": rank,
         "world_size": world_size,
         "seed": whole(seed, "seed", 0, 2**64 - 1),
-        "shuffle": shuffle or False,
+        "shuffle": shuffle if shuffle == "blocks" else bool(shuffle),
         "last_batch": last_batch,
         "on_bad_sample": on_bad_sample,
         "prefetch_factor": whole(2 if prefetch_factor is None else prefetch_factor, "prefetch_factor", 1, 62),

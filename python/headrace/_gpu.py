@@ -20,7 +20,10 @@ _current_handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 def check(device):
     """The torch.device, or None for the CPU. Does not initialise CUDA."""
-    device = torch.device(device)
+    try:
+        device = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise errors.InvalidArgumentError(f"device={device!r}: {str(error).splitlines()[0]}") from None
     if device.type == "cpu":
         return None
     if device.type != "cuda":

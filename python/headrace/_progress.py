@@ -1,5 +1,7 @@
 """Where a loader stands: epochs, positions, the state that goes into a checkpoint. Plain arithmetic (core/batch/order.h)."""
 
+import operator
+
 from headrace.errors import DatasetChangedError, InvalidArgumentError
 
 STATE_VERSION = 1
@@ -86,7 +88,8 @@ def make_state(progress, identity):
 def read_state(state, identity):
     """(epoch, position) of a state, after checking that it belongs to the same order of the same samples."""
     try:
-        version, epoch, position = state["version"], int(state["epoch"]), int(state["position"])
+        version = state["version"]
+        epoch, position = operator.index(state["epoch"]), operator.index(state["position"])
     except (KeyError, TypeError, ValueError):
         raise InvalidArgumentError(f"this is no state of a headrace loader: {state!r}") from None
     if version != STATE_VERSION:

@@ -24,4 +24,4 @@ def converter(field, batch):
 def split(data, capacity, length):
     ends = struct.unpack_from(f"<{length}I", data)
     texts = data[4 * capacity :]
-    return [texts[begin:end].decode(errors="replace") for begin, end in zip((0, *ends), ends)]
+    return [texts[begin:end].decode(errors="backslashreplace") for begin, end in zip((0, *ends), ends)]

@@ -39,6 +39,10 @@ class DaemonError(HeadraceError, RuntimeError):
     """The daemon cannot be reached or started, or answered with an error that has no class of its own."""
 
 
+class DataLossError(DaemonError):
+    """Something of the dataset is damaged; the message names it."""
+
+
 class BadSampleError(HeadraceError, RuntimeError):
     """A sample could not be decoded under on_bad_sample="fail". The next call goes on behind its batch.
 
@@ -67,6 +71,7 @@ _CLASSES = {
     8: ResourceExhaustedError,
     OUT_OF_RANGE: InvalidArgumentError,
     12: UnsupportedError,
+    15: DataLossError,
 }
 
 

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+import warnings
 import weakref
 
 from headrace import _arguments, _connection, _job, _library, _text, errors
@@ -84,8 +85,13 @@ class Loader:
         self._progress = Progress(self._steps)
         self.sampler = _Sampler(self)
         probe = {"spec": {**self._spec, "batch_size": 1}, "epoch": 0, "position": 0, "step": 0}
-        if self._steps.left(0):
+        if not self._steps.left(0):
+            warnings.warn(f"{self!r} has no step: the dataset's {len(self.dataset)} samples make no batch", stacklevel=4)
+            return
+        try:
             self._link.request(_library.AUDIT, probe)
+        except errors.DataLossError:
+            pass  # the first sample is damaged, the spec is not: on_bad_sample decides
 
     # What a subclass does otherwise.
 

@@ -21,6 +21,7 @@ from headrace import _arguments, _copying, _gpu
 from headrace.errors import (  # noqa: F401
     BadSampleError,
     DaemonError,
+    DataLossError,
     DatasetChangedError,
     DatasetNotFoundError,
     DeadlineExceededError,

@@ -5,6 +5,7 @@ the same: see `to_spec`.
 """
 
 import enum
+import math
 import numbers
 
 from headrace.errors import InvalidArgumentError
@@ -217,7 +218,7 @@ class Normalize(Transform):
 
 def _three(value, name):
     values = [float(v) for v in value] if hasattr(value, "__iter__") else [float(value)]
-    if len(values) not in (1, 3):
+    if len(values) not in (1, 3) or not all(math.isfinite(v) for v in values):
         raise InvalidArgumentError(f"{name}={value!r}: expected three numbers")
     return values * (3 // len(values))
 

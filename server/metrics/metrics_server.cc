@@ -107,9 +107,9 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(const std::s
   try {
     parts->exposer = std::make_unique<prometheus::Exposer>(bind_address, 2);
     parts->exposer->RegisterCollectable(parts->stats);
-  } catch (const std::exception& error) {  // CivetWeb says no more than that it failed
-    return absl::UnavailableError(absl::StrCat("metrics at ", bind_address, ": ", error.what(),
-                                               " (is the port taken, or the address not of this machine?)"));
+  } catch (const std::exception&) {  // CivetWeb says no more than that it failed
+    return absl::UnavailableError(
+        absl::StrCat("metrics at ", bind_address, ": cannot listen there (is the port taken, or the address not of this machine?)"));
   }
   return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(parts)));
 }

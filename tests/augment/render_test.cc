@@ -221,6 +221,7 @@ TEST(SimdTarget, NamesAnActualTarget) {
   LimitIsa(Isa::kSse4);
   EXPECT_NE(SimdTarget(), "AVX2");
   EXPECT_NE(SimdTarget(), "AVX3");
+  EXPECT_NE(SimdTarget(), "AVX3_DL");
   LimitIsa(Isa::kBest);
   EXPECT_EQ(SimdTarget(), best);
   EXPECT_EQ(DTypeBytes(DType::kBFloat16), 2);

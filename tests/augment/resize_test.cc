@@ -131,10 +131,10 @@ TEST(ResizeKernels, WithoutSimdAreTheSame) {
     AxisFilter filter;
     HorizontalTable table;
     ComputeFilter(job.interpolation, job.in_width, job.out_width, {0, job.out_width}, &filter);
-    const auto make_table = [&](size_t lanes) {
-      MakeHorizontalTable(filter, round % 2 == 0, 0, lanes, &table);
+    const auto make_table = [&](size_t lanes, bool dots_of_bytes) {
+      MakeHorizontalTable(filter, round % 2 == 0, 0, lanes, dots_of_bytes, &table);
     };
-    make_table(4);
+    make_table(4, false);
     const RgbImage image = Noise(random, 1, job.in_width);
     const size_t in_stride = PlaneStride(job.in_width);
     const size_t out_stride = PlaneStride(job.out_width);
@@ -157,7 +157,7 @@ TEST(ResizeKernels, WithoutSimdAreTheSame) {
                         expected_blended.data());
     OnEveryTarget([&](const std::string& target) {
       const ResizeKernels& kernels = ActiveResizeKernels();
-      make_table(kernels.lanes);
+      make_table(kernels.lanes, kernels.dots_of_bytes);
       AlignedVector<uint8_t> split(planes.size());
       kernels.split_row(image.pixels.data(), job.in_width, split.data());
       for (size_t c = 0; c < 3; ++c) {

@@ -87,3 +87,22 @@ def test_substitute_takes_another_sample_of_the_same_class_always_the_same(damag
     expected = torch.cat([images for images, _ in whole])
     differing = [i for i in range(131) if not torch.equal(flat[i], expected[i])]
     assert differing == list(BAD)
+
+
+def test_a_damaged_name_matters_only_where_it_is_asked_for(damaged):
+    path, _ = damaged
+    copy = path.parent / "damaged-name"
+    shutil.copytree(path, copy)
+    (shard,) = copy.glob("*.lmdb")
+    with hr.DataLoader(path, 1, transform=TRANSFORM) as loader:
+        name = loader.audit(0)[0]["name"].encode()
+    data = shard.read_bytes()
+    assert data.count(name) == 1
+    shard.write_bytes(data.replace(name, b"X" * len(name)))
+    images, _ = next(iter(hr.DataLoader(copy, 2, transform=TRANSFORM)))
+    assert len(images) == 2
+    loader = hr.DataLoader(copy, 2, transform=TRANSFORM, fields=["image", "name"])
+    with pytest.raises(hr.BadSampleError, match="sample 0"):
+        next(iter(loader))
+    with pytest.raises(hr.DataLossError, match="sample 0, field name"):
+        loader.audit(0)

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "core/base/utf8.h"
 #include "packer/source.h"
 #include "tests/support/temporary_folder.h"
 

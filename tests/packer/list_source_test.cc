@@ -62,6 +62,13 @@ TEST_F(ListSourceTest, AnEmptyLabelIsAnErrorThatNamesItsLine) {
   EXPECT_THAT(std::string(source.status().message()), HasSubstr("line 3: the label is empty"));
 }
 
+TEST_F(ListSourceTest, ColumnsThatWouldBeMistakenAreErrors) {
+  const auto message = [&](const std::string& text) { return std::string(Open(text).status().message()); };
+  EXPECT_THAT(message("path, label\na,1\n"), HasSubstr("' label', begins or ends with a blank"));
+  EXPECT_THAT(message("path,path\na,b\n"), HasSubstr("two columns `path`"));
+  EXPECT_THAT(message("path,text\na,b\na,\xff\n"), HasSubstr("line 3: the value of `text` is no UTF-8"));
+}
+
 TEST_F(ListSourceTest, PathsAreRelativeToTheListOrAbsoluteAndNamesAreAsListed) {
   auto source = Open("label,path\n1,sub/a.jpg\n2,/x/b.jpg\n3,../c.jpg\n1,sub/a.jpg\n");
   ASSERT_TRUE(source.ok()) << source.status();

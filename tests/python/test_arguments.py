@@ -1,11 +1,13 @@
 """Arguments that cannot work are refused at once, by name; PyTorch's others are taken."""
 
+import os
 import pickle
 
 import numpy
 import pytest
 import torch
 
+import headrace
 import headrace.torch as hr
 
 SMALL = [hr.Resize((24, 20))]
@@ -49,12 +51,29 @@ def test_shapes_that_would_differ_name_the_missing_transform(dataset, transform,
         ({"on_bad_sample": "ignore"}, "on_bad_sample"),
         ({"engine": "tpu"}, "engine"),
         ({"transform": [hr.Normalize(), hr.Resize((24, 20))]}, "Normalize"),
+        ({"device": "foo"}, "device='foo'"),
     ],
     ids=lambda value: str(value)[:40],
 )
 def test_an_impossible_argument_is_named(dataset, arguments, words):
     with pytest.raises(ValueError, match=words):
         hr.DataLoader(dataset, **{"batch_size": 4, "transform": SMALL, **arguments})
+
+
+@pytest.mark.parametrize("make", [lambda: hr.Normalize([float("nan")] * 3, [1] * 3), lambda: hr.Normalize(std=float("inf"))])
+def test_numbers_that_are_none_are_named(make):
+    with pytest.raises(ValueError, match="nan|inf"):
+        make()
+
+
+def test_numpys_numbers_and_paths_in_bytes_are_taken(dataset):
+    loader = hr.DataLoader(os.fsencode(dataset), numpy.int64(4), numpy.bool_(True), transform=SMALL, seed=numpy.uint8(3))
+    assert next(iter(loader))[0].shape[0] == 4
+
+
+def test_a_loader_of_arrays_says_who_has_a_device(dataset):
+    with pytest.raises(TypeError, match=r"Loader\(\).*headrace.torch.DataLoader"):
+        headrace.Loader(dataset, 4, transform=SMALL, device="cuda")
 
 
 @pytest.mark.parametrize("arguments", [{"device": "meta"}, {"engine": "gpu"}], ids=str)

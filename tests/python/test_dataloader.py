@@ -96,7 +96,8 @@ def test_drop_last_is_drop_and_contradictions_are_refused(dataset):
 
 
 def test_a_batch_larger_than_the_dataset_with_drop_last_is_an_empty_epoch(dataset):
-    loader = make(dataset, 500, drop_last=True)
+    with pytest.warns(UserWarning, match="has no step"):
+        loader = make(dataset, 500, drop_last=True)
     assert len(loader) == 0 and list(loader) == [] and list(loader) == []
 
 

@@ -14,6 +14,9 @@
 #include <cstdint>
 #include <cstring>
 
+#if HWY_ARCH_X86
+#include "core/base/vnni.h"
+#endif
 #include "core/decode/segment/idct_blocks-inl.h"
 #include "core/decode/segment/kernels.h"
 
@@ -26,14 +29,26 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int kF0_298 = 2446, kF0_390 = 3196, kF0_541 = 4433, kF0_765 = 6270, kF0_899 = 7373, kF1_175 = 9633,
               kF1_501 = 12299, kF1_847 = 15137, kF1_961 = 16069, kF2_053 = 16819, kF2_562 = 20995, kF3_072 = 25172;
 
+HWY_INLINE IdctV16 PairWeights(int a, int b) {
+  const auto weights = hn::Set(IdctD32(), static_cast<int32_t>((a & 0xFFFF) | static_cast<uint32_t>(b) << 16));
+  return hn::BitCast(IdctD16(), weights);
+}
+
 // Pairs (even lane, odd lane) × (a, b), summed to 32 bits.
 HWY_INLINE IdctV32 MultiplyPairs(IdctV16 pairs, int a, int b) {
-  const IdctD16 d16;
   const IdctD32 d32;
-  const auto weights = hn::BitCast(d16, hn::Set(d32, static_cast<int32_t>((a & 0xFFFF) | static_cast<uint32_t>(b) << 16)));
   auto odd = hn::Zero(d32);
-  const auto even = hn::ReorderWidenMulAccumulate(d32, pairs, weights, hn::Zero(d32), odd);
+  const auto even = hn::ReorderWidenMulAccumulate(d32, pairs, PairWeights(a, b), hn::Zero(d32), odd);
   return hn::RearrangeToOddPlusEven(even, odd);
+}
+
+// sum + pairs × (a, b).
+HWY_INLINE IdctV32 AddPairs(IdctV32 sum, IdctV16 pairs, int a, int b) {
+#if HWY_TARGET == HWY_AVX3_DL
+  return IdctV32{AddDotOfWords(sum.raw, pairs.raw, PairWeights(a, b).raw)};
+#else
+  return hn::Add(sum, MultiplyPairs(pairs, a, b));
+#endif
 }
 
 // 16 bits to 32, times 2^13.
@@ -49,17 +64,25 @@ template <int kShift>
 HWY_INLINE void Transform(IdctV32 sum04, IdctV32 difference04, IdctV16 in26, IdctV16 in71, IdctV16 in53, IdctV16 z34,
                           IdctV32* out) {
   const IdctV32 round = hn::Set(IdctD32(), 1 << (kShift - 1));
+  sum04 = hn::Add(sum04, round);
+  difference04 = hn::Add(difference04, round);
+#if HWY_TARGET == HWY_AVX3_DL
+  const IdctV32 t10 = AddPairs(sum04, in26, kF0_541 + kF0_765, kF0_541);
+  const IdctV32 t13 = AddPairs(sum04, in26, -kF0_541 - kF0_765, -kF0_541);
+  const IdctV32 t11 = AddPairs(difference04, in26, kF0_541, kF0_541 - kF1_847);
+  const IdctV32 t12 = AddPairs(difference04, in26, -kF0_541, kF1_847 - kF0_541);
+#else
   const IdctV32 even3 = MultiplyPairs(in26, kF0_541 + kF0_765, kF0_541);
   const IdctV32 even2 = MultiplyPairs(in26, kF0_541, kF0_541 - kF1_847);
-  const IdctV32 t10 = hn::Add(hn::Add(sum04, even3), round), t13 = hn::Add(hn::Sub(sum04, even3), round);
-  const IdctV32 t11 = hn::Add(hn::Add(difference04, even2), round);
-  const IdctV32 t12 = hn::Add(hn::Sub(difference04, even2), round);
+  const IdctV32 t10 = hn::Add(sum04, even3), t13 = hn::Sub(sum04, even3);
+  const IdctV32 t11 = hn::Add(difference04, even2), t12 = hn::Sub(difference04, even2);
+#endif
   const IdctV32 z3 = MultiplyPairs(z34, kF1_175 - kF1_961, kF1_175);
   const IdctV32 z4 = MultiplyPairs(z34, kF1_175, kF1_175 - kF0_390);
-  const IdctV32 odd0 = hn::Add(MultiplyPairs(in71, kF0_298 - kF0_899, -kF0_899), z3);
-  const IdctV32 odd3 = hn::Add(MultiplyPairs(in71, -kF0_899, kF1_501 - kF0_899), z4);
-  const IdctV32 odd1 = hn::Add(MultiplyPairs(in53, kF2_053 - kF2_562, -kF2_562), z4);
-  const IdctV32 odd2 = hn::Add(MultiplyPairs(in53, -kF2_562, kF3_072 - kF2_562), z3);
+  const IdctV32 odd0 = AddPairs(z3, in71, kF0_298 - kF0_899, -kF0_899);
+  const IdctV32 odd3 = AddPairs(z4, in71, -kF0_899, kF1_501 - kF0_899);
+  const IdctV32 odd1 = AddPairs(z4, in53, kF2_053 - kF2_562, -kF2_562);
+  const IdctV32 odd2 = AddPairs(z3, in53, -kF2_562, kF3_072 - kF2_562);
   out[0] = hn::ShiftRight<kShift>(hn::Add(t10, odd3));
   out[7] = hn::ShiftRight<kShift>(hn::Sub(t10, odd3));
   out[1] = hn::ShiftRight<kShift>(hn::Add(t11, odd2));
@@ -131,10 +154,10 @@ HWY_INLINE void IdctFirstRow(const IdctBlock* blocks, const uint16_t* quant, siz
 template <int kShift>
 HWY_INLINE void TransformFour(IdctV16 in02, IdctV16 in13, IdctV32* out) {
   const IdctV32 round = hn::Set(IdctD32(), 1 << (kShift - 1));
-  const IdctV32 t10 = hn::Add(MultiplyPairs(in02, 1 << 13, kF0_541 + kF0_765), round);
-  const IdctV32 t13 = hn::Add(MultiplyPairs(in02, 1 << 13, -kF0_541 - kF0_765), round);
-  const IdctV32 t11 = hn::Add(MultiplyPairs(in02, 1 << 13, kF0_541), round);
-  const IdctV32 t12 = hn::Add(MultiplyPairs(in02, 1 << 13, -kF0_541), round);
+  const IdctV32 t10 = AddPairs(round, in02, 1 << 13, kF0_541 + kF0_765);
+  const IdctV32 t13 = AddPairs(round, in02, 1 << 13, -kF0_541 - kF0_765);
+  const IdctV32 t11 = AddPairs(round, in02, 1 << 13, kF0_541);
+  const IdctV32 t12 = AddPairs(round, in02, 1 << 13, -kF0_541);
   const IdctV32 odd0 = MultiplyPairs(in13, kF1_175 - kF0_899, kF1_175 - kF1_961);
   const IdctV32 odd1 = MultiplyPairs(in13, kF1_175 - kF0_390, kF1_175 - kF2_562);
   const IdctV32 odd2 = MultiplyPairs(in13, kF1_175, kF3_072 - kF2_562 + kF1_175 - kF1_961);

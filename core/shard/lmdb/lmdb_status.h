@@ -3,6 +3,7 @@
 
 #include <lmdb.h>
 
+#include <cerrno>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,10 @@ namespace headrace {
 // `what` names the file and what was tried.
 inline absl::Status LmdbStatus(int code, const std::string& what) {
   if (code == MDB_SUCCESS) return absl::OkStatus();
+  if (code == ENOMEM) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(what, ": not enough address space; LMDB maps the whole file, so raise the limit (ulimit -v)"));
+  }
   if (code > 0) return ErrnoStatus(code, what);  // LMDB passes errno on; its own codes are negative
   const std::string message = absl::StrCat(what, ": ", mdb_strerror(code));
   switch (code) {

@@ -14,6 +14,7 @@ namespace headrace {
 namespace {
 
 constexpr uint64_t kReleaseEvery = 4096;  // samples
+constexpr uint64_t kLeastMapBytes = 1 << 20;
 
 // LMDB does not tell where its map begins, the kernel does: the line of /proc/self/maps that holds `inside`.
 absl::StatusOr<const uint8_t*> FindFileStart(int fd, const void* inside, const std::string& what) {
@@ -49,6 +50,8 @@ class ShardScanner::Impl {
   absl::Status Open(const std::string& path, const std::vector<Field>& fields) {
     what_ = absl::StrCat("cannot read ", path);
     HEADRACE_RETURN_IF_ERROR(Check(mdb_env_create(&env_)));
+    // Instead of the map that the writer had, gigabytes of address space: LMDB raises this to what the file holds.
+    HEADRACE_RETURN_IF_ERROR(Check(mdb_env_set_mapsize(env_, kLeastMapBytes)));
     HEADRACE_RETURN_IF_ERROR(Check(mdb_env_set_maxdbs(env_, static_cast<MDB_dbi>(fields.size()))));
     HEADRACE_RETURN_IF_ERROR(
         Check(mdb_env_open(env_, path.c_str(), MDB_NOSUBDIR | MDB_NOLOCK | MDB_RDONLY, 0644)));

@@ -1,4 +1,6 @@
-#include "packer/source.h"
+#include "core/base/utf8.h"
+
+#include <cstdint>
 
 namespace headrace {
 
