@@ -1,5 +1,8 @@
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstddef>
+#include <cstring>
 
 #include "core/decode/segment/entropy_context.h"
 
@@ -16,30 +19,34 @@ DecodeEntry EntryOf(uint8_t symbol, int code_bits, bool ac) {
   return entry;
 }
 
+// Entries are written as words: gcc writes their fields one by one, five stores each.
+uint64_t WordOf(DecodeEntry entry) { return std::bit_cast<uint64_t>(entry); }
+uint64_t WithValue(uint64_t word, int value) { return word | uint64_t{static_cast<uint16_t>(value)} << 48; }
+static_assert(std::endian::native == std::endian::little && offsetof(DecodeEntry, value) == 6);
+
+DecodeEntry* FillEntries(DecodeEntry* out, size_t n, uint64_t word) {
+  for (size_t i = 0; i < n; ++i) std::memcpy(out + i, &word, sizeof word);
+  return out + n;
+}
+
 // The entries for a code that leaves `room` bits of the index free. Returns their end.
 DecodeEntry* FillCode(uint8_t symbol, int code_bits, bool ac, int room, DecodeEntry* out) {
   const int size = symbol & 15;
   DecodeEntry entry = EntryOf(symbol, code_bits, ac);
-  if (size == 0) return std::fill_n(out, size_t{1} << room, entry);
+  if (size == 0) return FillEntries(out, size_t{1} << room, WordOf(entry));
   if (size <= room) {  // all extra bits are seen: negative values, then positive ones
+    const uint64_t word = WordOf(entry);
     const size_t each = size_t{1} << (room - size);
     const int half = 1 << (size - 1);
-    for (int extra = 0; extra < 2 * half; ++extra) {
-      entry.value = static_cast<int16_t>(extra < half ? extra + 1 - 2 * half : extra);
-      if (each == 1) {
-        *out++ = entry;
-      } else {
-        out = std::fill_n(out, each, entry);
-      }
-    }
+    for (int value = 1 - 2 * half; value <= -half; ++value) out = FillEntries(out, each, WithValue(word, value));
+    for (int value = half; value < 2 * half; ++value) out = FillEntries(out, each, WithValue(word, value));
     return out;
   }
   // The first extra bit is the sign: the rest is added to a known number.
   entry.extra = static_cast<uint16_t>((64 - entry.bits) | size << 8);
-  entry.value = static_cast<int16_t>(1 - (1 << size));
-  out = std::fill_n(out, size_t{1} << (room - 1), entry);
-  entry.value = 0;
-  return std::fill_n(out, size_t{1} << (room - 1), entry);
+  const uint64_t word = WordOf(entry);
+  out = FillEntries(out, size_t{1} << (room - 1), WithValue(word, 1 - (1 << size)));
+  return FillEntries(out, size_t{1} << (room - 1), word);
 }
 
 // The value that `size` extra bits stand for (T.81, F.2.2.1, EXTEND).
@@ -98,7 +105,7 @@ void BuildDecodeTable(const HuffmanSpec& spec, bool ac, int index_of_table, Entr
         *first = kSlow;
         if (second < second_end) {
           first->extra = static_cast<uint16_t>(second);
-          std::fill_n(context->second[second++], size_t{1} << kSecondBits, kSlow);
+          FillEntries(context->second[second++], size_t{1} << kSecondBits, WordOf(kSlow));
         }
       }
       if (first->extra == 0) continue;
@@ -109,11 +116,10 @@ void BuildDecodeTable(const HuffmanSpec& spec, bool ac, int index_of_table, Entr
   std::fill(next, lookup + kEntries, kSlow);
   if (ac) return;
   DecodeEntry* const behind = context->lookup + (static_cast<size_t>(kDcTableBehind + index_of_table) << kLookupBits);
-  std::transform(lookup, lookup + kEntries, behind, [&](DecodeEntry entry) {
-    if (entry.bits == kSlowEntry) return kSlow;
-    entry.advance = 1 + kBlockPositions - kBehindBlock;
-    return entry;
-  });
+  constexpr uint64_t kFurther = uint64_t{kBlockPositions - kBehindBlock} << 8 * offsetof(DecodeEntry, advance);
+  for (size_t i = 0; i < kEntries; ++i) {
+    FillEntries(behind + i, 1, lookup[i].bits == kSlowEntry ? WordOf(kSlow) : WordOf(lookup[i]) + kFurther);
+  }
 }
 
 void SlowSymbol(EntropyContext* context, int stream) {

@@ -227,12 +227,16 @@ HWY_INLINE int FillBlocks(IdctBlock* blocks, int n, const uint16_t* quant, size_
 // Blocks are sorted, and each kind has its own transform.
 void Idct(const IdctBlock* blocks, int n, const uint16_t* quant, size_t stride) {
   IdctBlock sorted[kIdctKinds][kMaxIdctBlocks + kIdctBlocks];
-  int count[kIdctKinds] = {};
+  // Into all three lists, of which one grows: without a branch, which would be guessed wrong, and with counts in registers.
+  int first_row = 0, quarter = 0;
   for (int i = 0; i < n; ++i) {
-    const IdctKind kind = KindOf(blocks[i].coefficients);
-    sorted[kind][count[kind]++] = blocks[i];
+    const IdctBlock block = blocks[i];
+    const IdctShape shape = ShapeOf(block.coefficients);
+    sorted[kFirstRow][first_row] = sorted[kQuarter][quarter] = sorted[kAny][i - first_row - quarter] = block;
+    first_row += shape.first_row;
+    quarter += shape.quarter & ~shape.first_row;
   }
-  count[kFirstRow] = FillBlocks(sorted[kFirstRow], count[kFirstRow], quant, stride);
+  int count[kIdctKinds] = {FillBlocks(sorted[kFirstRow], first_row, quant, stride), quarter, n - first_row - quarter};
   // Places that are left in the last vector take blocks of the lesser kind.
   while (count[kAny] % kIdctBlocks != 0 && count[kQuarter] % kIdctBlocks != 0) {
     sorted[kAny][count[kAny]++] = sorted[kQuarter][--count[kQuarter]];

@@ -227,8 +227,11 @@ alignas(64) constexpr ZigzagMasks kZigzagMasks = MakeZigzagMasks();
 
 enum IdctKind { kFirstRow, kQuarter, kAny, kIdctKinds };
 
-// Which of them a block is.
-HWY_INLINE IdctKind KindOf(const int16_t* coefficients) {
+// 1 where the first row alone, or the first four rows and columns alone, may be other than zero.
+struct IdctShape {
+  int first_row, quarter;
+};
+HWY_INLINE IdctShape ShapeOf(const int16_t* coefficients) {
   const hn::CappedTag<int16_t, 16> d;
   constexpr size_t kLanes = hn::MaxLanes(hn::CappedTag<int16_t, 16>());
   auto beyond_quarter = hn::Zero(d), beyond_row = hn::Zero(d);
@@ -240,10 +243,7 @@ HWY_INLINE IdctKind KindOf(const int16_t* coefficients) {
   auto last_half = hn::Load(d, coefficients + 32);
   for (size_t k = 32 + kLanes; k < 64; k += kLanes) last_half = hn::Or(last_half, hn::Load(d, coefficients + k));
   const auto none = [&](auto v) HWY_ATTR { return static_cast<int>(hn::AllTrue(d, hn::Eq(v, hn::Zero(d)))); };
-  const int quarter = none(hn::Or(beyond_quarter, last_half)), first_row = none(hn::Or(beyond_row, last_half));
-  // Without a branch, which would be guessed wrong.
-  static constexpr uint8_t kKinds[4] = {kAny, kQuarter, kFirstRow, kFirstRow};
-  return static_cast<IdctKind>(kKinds[quarter | first_row << 1]);
+  return {none(hn::Or(beyond_row, last_half)), none(hn::Or(beyond_quarter, last_half))};
 }
 
 }  // namespace HWY_NAMESPACE
