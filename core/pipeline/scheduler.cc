@@ -209,6 +209,7 @@ bool Scheduler::Pick(Job* job, bool* again) {
   job->unit = session.Claim(UnitPlaces(session));
   progressed_ |= before == 0 || before / kProgressPlaces != session.claimed_places() / kProgressPlaces;
   job->charge_ns = clock_.Begin(&session.share, job->unit.count);
+  ++working_;  // until Work is done
   // A thread that sees more work than its own wakes two others: soon all are awake, and few for nothing.
   if (idle_ > 0 && (with_work > 1 || session.LookForWork() == SessionState::Work::kSome)) NotifyThreads(2);
   if (session.TakeWake()) wakes_.push_back(*best);
@@ -220,7 +221,6 @@ void Scheduler::Work(Job* job, UnitFiller* filler, Lock* lock) {
   BatchFill& fill = session.batch(job->unit.slot);
   HostRing& ring = *session.ring();
   std::vector<BadOutcome> bad;
-  ++working_;
   lock->unlock();
   const Usage before = Usage::Now();
   filler->Fill(session.spec(), session.layout(), job->unit, &fill, ring.slot(job->unit.slot), options_.verify,
