@@ -1,3 +1,4 @@
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -206,6 +207,10 @@ class ListSource final : public Source {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Source>> OpenListSource(const std::string& csv_path) {
+  struct stat file;
+  if (::stat(csv_path.c_str(), &file) == 0 && !S_ISREG(file.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(csv_path, " is no regular file: a list is read several times, so no pipe will do"));
+  }
   HEADRACE_ASSIGN_OR_RETURN(CsvReader reader, CsvReader::Open(csv_path));
   auto source = std::make_unique<ListSource>(std::move(reader));
   HEADRACE_RETURN_IF_ERROR(source->Open(csv_path));

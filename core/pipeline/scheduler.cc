@@ -24,6 +24,8 @@ constexpr std::chrono::milliseconds kWatchPeriod{2};
 // The reading-ahead thread is told of the threads' progress every so many places.
 constexpr uint64_t kProgressPlaces = 64;
 
+int64_t SteadyNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
 // What a thread has used so far.
 struct Usage {
   int64_t wall_ns, cpu_ns;
@@ -202,7 +204,10 @@ bool Scheduler::Pick(Job* job, bool* again) {
     clock_.Refresh(&session->share);
     if (best == nullptr || session->share.virtual_ns < (*best)->share.virtual_ns) best = &session;
   }
-  if (best == nullptr) return false;
+  if (best == nullptr) {
+    if (!*again) limit_.Full(SteadyNs());
+    return false;
+  }
   SessionState& session = **best;
   job->session = *best;
   const uint64_t before = session.claimed_places();
@@ -230,7 +235,7 @@ void Scheduler::Work(Job* job, UnitFiller* filler, Lock* lock) {
   lock->lock();
   --working_;
   const int limit = limit_.limit();
-  limit_.Worked(before.wall_ns, after.wall_ns);
+  limit_.Worked(after.wall_ns - before.wall_ns);
 
   // A session pays for the time its units keep a thread from others' work: waiting for the disk counts, waiting for a core that
   // somebody else took does not.
@@ -250,7 +255,11 @@ void Scheduler::Work(Job* job, UnitFiller* filler, Lock* lock) {
     FinishBatch(session.spec(), session.layout(), ring.slot(job->unit.slot), &fill);
     lock->lock();
     session.Complete(job->unit.slot);
-    if (session.IsBehind()) limit_.Hurry();
+    if (session.TrainerWaits()) {
+      limit_.Hurry();
+    } else if (session.CountFreeSlots() > 1) {
+      limit_.Behind();
+    }
   }
   if (limit_.limit() > limit) NotifyThreads(limit_.limit());
   if (session.TakeWake()) wakes_.push_back(job->session);
@@ -294,8 +303,7 @@ void Scheduler::Idle(Lock* lock) {
     watching_ = true;
     work_.wait_for(*lock, kWatchPeriod);
     watching_ = false;
-    const int64_t now_ns = std::chrono::steady_clock::now().time_since_epoch().count();
-    for (const auto& session : sessions_) session->Watch(now_ns);
+    for (const auto& session : sessions_) session->Watch(SteadyNs());
   }
   --idle_;
 }

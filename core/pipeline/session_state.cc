@@ -42,11 +42,10 @@ int SessionState::FindFreeSlot() const {
   return -1;
 }
 
-bool SessionState::IsBehind() const {
-  if (closed_) return false;
+int SessionState::CountFreeSlots() const {
   int free = 0;
-  for (int slot = 0; slot < static_cast<int>(slots_.size()); ++slot) free += IsFree(slot);
-  return wake_wanted_ || free > 1;
+  for (int slot = 0; slot < static_cast<int>(slots_.size()) && !closed_; ++slot) free += IsFree(slot);
+  return free;
 }
 
 // Says when to ring, then looks once more: a release before the word was set would ring no bell.

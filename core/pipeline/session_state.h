@@ -50,8 +50,9 @@ class SessionState {
   // Complete. `bad` is moved from.
   bool Finish(const Unit& unit, std::vector<BadOutcome>* bad);
   void Complete(int slot);
-  // Whether the threads are about to lose: the trainer waits, or has given back more than one slot that nobody fills.
-  bool IsBehind() const;
+  // Slots that wait to be filled, and whether the trainer waits for one.
+  int CountFreeSlots() const;
+  bool TrainerWaits() const { return wake_wanted_; }
 
   // New cursor; returns the first ticket of the new sequence.
   uint32_t Seek(const Cursor& cursor);

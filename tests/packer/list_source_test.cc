@@ -69,6 +69,10 @@ TEST_F(ListSourceTest, ColumnsThatWouldBeMistakenAreErrors) {
   EXPECT_THAT(message("path,text\na,b\na,\xff\n"), HasSubstr("line 3: the value of `text` is no UTF-8"));
 }
 
+TEST_F(ListSourceTest, APipeIsRefusedBecauseAListIsReadTwice) {
+  EXPECT_THAT(std::string(OpenListSource("/dev/null").status().message()), HasSubstr("no regular file"));
+}
+
 TEST_F(ListSourceTest, PathsAreRelativeToTheListOrAbsoluteAndNamesAreAsListed) {
   auto source = Open("label,path\n1,sub/a.jpg\n2,/x/b.jpg\n3,../c.jpg\n1,sub/a.jpg\n");
   ASSERT_TRUE(source.ok()) << source.status();

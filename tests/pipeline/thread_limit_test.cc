@@ -4,75 +4,102 @@
 
 #include <algorithm>
 
-// In made-up time: a trainer takes batches at a steady pace; what they cost is shared by the threads that may work.
+// In made-up time: a trainer takes a batch every so often; those that are not made yet are shared by the threads that may work.
 
 namespace headrace {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
 
-// Threads that a trainer makes busy all the time, on the average: `load`. Work comes every `period_ns`.
-void Simulate(double load, int64_t period_ns, int64_t duration_ns, int64_t* now_ns, ThreadLimit* limit, int* most = nullptr) {
-  double waiting_ns = 0;  // thread time of the work that has come
-  for (const int64_t end_ns = *now_ns + duration_ns; *now_ns < end_ns; *now_ns += period_ns) {
-    waiting_ns += load * static_cast<double>(period_ns);
-    const double possible_ns = static_cast<double>(limit->limit()) * static_cast<double>(period_ns);
-    const double done_ns = std::min(waiting_ns, possible_ns);
-    waiting_ns -= done_ns;
-    const auto each_ns = static_cast<int64_t>(done_ns / limit->limit());
-    for (int thread = limit->limit(); thread > 0; --thread) limit->Worked(*now_ns, *now_ns + each_ns);
-    if (most != nullptr) *most = std::max(*most, limit->limit());
+class Trainer {
+ public:
+  explicit Trainer(int threads) : limit(threads) {}
+
+  // Takes batches of `cost_ms` of thread time every `period_ms`, `duration_ms` long.
+  void Run(double cost_ms, int64_t period_ms, int64_t duration_ms) {
+    most_free = 0;
+    for (const int64_t end_ms = now_ms_ + duration_ms; now_ms_ < end_ms; ++now_ms_) {
+      if (now_ms_ % period_ms == 0) {
+        if (ready_ == 0) {
+          limit.Hurry();
+        } else {
+          --ready_;
+          left_ms_ += cost_ms;
+        }
+      }
+      const int made_before = Made(cost_ms);
+      const double done_ms = std::min<double>(left_ms_, limit.limit());
+      left_ms_ -= done_ms;
+      limit.Worked(static_cast<int64_t>(done_ms * kMs));
+      const int made = Made(cost_ms) - made_before;
+      ready_ += made;
+      const int free = std::max(0, kSlots - ready_ - 1);  // behind the one that is being filled
+      most_free = std::max(most_free, free);
+      if (made > 0 && free > 1) limit.Behind();
+      if (left_ms_ <= 0) limit.Full(now_ms_ * kMs);
+    }
   }
-}
+
+  ThreadLimit limit;
+  int most_free = 0;
+
+ private:
+  static constexpr int kSlots = 4;
+  int Made(double cost_ms) const { return kSlots - ready_ - static_cast<int>((left_ms_ + cost_ms - 1e-6) / cost_ms); }
+
+  int64_t now_ms_ = 1;
+  int ready_ = kSlots;
+  double left_ms_ = 0;  // of the batches that are missing
+};
 
 TEST(ThreadLimit, BeginsWithAll) { EXPECT_EQ(ThreadLimit(16).limit(), 16); }
 
 TEST(ThreadLimit, ComesDownToWhatTheLoadNeeds) {
-  for (const double load : {0.01, 0.5, 2.4, 7.6, 12.0}) {
-    ThreadLimit limit(16);
-    int64_t now_ns = 77;
-    Simulate(load, 5 * kMs, 2000 * kMs, &now_ns, &limit);
-    int most = 0;
-    Simulate(load, 5 * kMs, 1000 * kMs, &now_ns, &limit, &most);
-    EXPECT_GE(most, load) << load;
-    EXPECT_LE(most, load / ThreadLimit::kBusy + 2.5) << load;
+  for (const double load : {0.1, 0.5, 2.4, 7.6, 12.0}) {
+    Trainer trainer(16);
+    trainer.Run(50 * load, 50, 3000);
+    trainer.Run(50 * load, 50, 3000);
+    EXPECT_GE(trainer.limit.limit(), load) << load;
+    EXPECT_LE(trainer.limit.limit(), load + 2) << load;
+    EXPECT_LE(trainer.most_free, 2) << load;
   }
 }
 
+TEST(ThreadLimit, OneThreadThatIsBusyForPartOfEachStepIsEnough) {
+  Trainer trainer(2);
+  trainer.Run(58, 120, 2000);
+  EXPECT_EQ(trainer.limit.limit(), 1);
+}
+
 TEST(ThreadLimit, GoesUpWithTheLoad) {
-  ThreadLimit limit(16);
-  int64_t now_ns = 0;
-  Simulate(0.5, 5 * kMs, 2000 * kMs, &now_ns, &limit);
-  EXPECT_EQ(limit.limit(), 1);
-  Simulate(16, 5 * kMs, 600 * kMs, &now_ns, &limit);
-  EXPECT_EQ(limit.limit(), 16);
-  Simulate(16, 5 * kMs, 2000 * kMs, &now_ns, &limit);
-  EXPECT_EQ(limit.limit(), 16);
+  Trainer trainer(16);
+  trainer.Run(25, 50, 3000);
+  EXPECT_EQ(trainer.limit.limit(), 1);
+  trainer.Run(300, 50, 3000);
+  EXPECT_GE(trainer.limit.limit(), 6);
+  EXPECT_LE(trainer.limit.limit(), 8);
 }
 
 TEST(ThreadLimit, APauseCostsOneThread) {
   ThreadLimit limit(8);
-  int64_t now_ns = 0;
-  Simulate(8, 5 * kMs, 500 * kMs, &now_ns, &limit);
-  now_ns += 60'000 * kMs;
-  Simulate(8, 5 * kMs, 5 * kMs, &now_ns, &limit);
+  limit.Full(0);
+  limit.Worked(1);
+  limit.Full(60'000 * kMs);
+  EXPECT_EQ(limit.limit(), 7);
+  limit.Full(60'001 * kMs);
   EXPECT_EQ(limit.limit(), 7);
 }
 
-TEST(ThreadLimit, AHurryIsForAll) {
+TEST(ThreadLimit, WhoWaitsGetsAllAndWhoFallsBehindOneMore) {
   ThreadLimit limit(8);
-  int64_t now_ns = 0;
-  Simulate(0.5, 5 * kMs, 2000 * kMs, &now_ns, &limit);
+  for (int64_t i = 0; i < 20; ++i) limit.Full(i * 100 * kMs);
+  EXPECT_EQ(limit.limit(), 1);
+  limit.Behind();
+  EXPECT_EQ(limit.limit(), 2);
   limit.Hurry();
   EXPECT_EQ(limit.limit(), 8);
-  Simulate(0.5, 5 * kMs, ThreadLimit::kWindowNs - 10 * kMs, &now_ns, &limit);
+  limit.Behind();
   EXPECT_EQ(limit.limit(), 8);
-}
-
-TEST(ThreadLimit, OneThreadAlwaysWorks) {
-  ThreadLimit limit(1);
-  for (int64_t i = 0; i < 100; ++i) limit.Worked(i * 1000 * kMs, i * 1000 * kMs);
-  EXPECT_EQ(limit.limit(), 1);
 }
 
 }  // namespace
