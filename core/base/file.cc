@@ -10,6 +10,10 @@
 namespace headrace {
 
 absl::StatusOr<UniqueFd> OpenForReading(const std::string& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat("cannot open ", path, ": it is a pipe"));
+  }
   int fd;
   do fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   while (fd < 0 && errno == EINTR);

@@ -10,7 +10,7 @@
 
 namespace headrace {
 
-// Opens read-only with O_CLOEXEC; the message names `path`.
+// Opens read-only with O_CLOEXEC; the message names `path`. FAILED_PRECONDITION for a pipe, which would wait for its writer.
 absl::StatusOr<UniqueFd> OpenForReading(const std::string& path);
 
 // Fills [data, data + size) from `offset`. OUT_OF_RANGE if the file ends before; `what` names the file in the message.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from handover import OPEN, STATS, Connection, Session, control, small_spec
-from processes import wait_until
+from processes import openings_wait, wait_until
 
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
 
@@ -103,14 +103,14 @@ def test_sigterm_under_load_ends_it_within_a_second_and_tells_why(daemon, datase
 
 
 def test_sigterm_ends_it_while_a_read_hangs(dataset, start_daemon, tmp_path):
-    """A dataset whose description is a pipe that nobody fills: the thread that opens it never returns."""
     (tmp_path / "data" / "stuck").mkdir(parents=True)
-    os.mkfifo(tmp_path / "data" / "stuck" / "dataset.json")
     daemon = start_daemon(tmp_path / "data")
-    connection = Connection(daemon.socket)
-    connection.send(OPEN, json.dumps({"spec": small_spec(tmp_path / "data" / "stuck")}).encode())
-    control(daemon.socket)
-    assert daemon.stop() == 0
+    with openings_wait(tmp_path / "data" / "stuck" / "dataset.json") as somebody_waits:
+        connection = Connection(daemon.socket)
+        connection.send(OPEN, json.dumps({"spec": small_spec(tmp_path / "data" / "stuck")}).encode())
+        wait_until(somebody_waits, 20, "the opening of the dataset")
+        control(daemon.socket)
+        assert daemon.stop() == 0
 
 
 def test_trainers_that_come_and_die_all_the_time_leave_nothing(daemon, dataset, script):

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 from handover import OPEN, STATS, Connection, Refused, Session, control, small_spec
-from processes import wait_until
+from processes import openings_wait, wait_until
+
+import headrace
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -303,18 +305,31 @@ def test_the_systemd_unit_is_valid_and_hardened(executable, tmp_path):
 
 
 def test_an_open_that_waits_does_not_hold_up_others(root, dataset, start_daemon):
-    """The event loop answers while a dataset's opening hangs on a pipe that nobody fills."""
+    """The event loop answers while a dataset's opening hangs."""
     daemon = start_daemon(root, "--cold-threads", "2")
     stuck = os.path.join(root, "stuck")
     os.mkdir(stuck)
-    os.mkfifo(os.path.join(stuck, "dataset.json"))
     try:
-        connection = Connection(daemon.socket)
-        connection.send(OPEN, json.dumps({"spec": small_spec(stuck)}).encode())
-        first = control(daemon.socket)
-        for _ in range(3):
-            assert first.request(STATS, {})["pid"] == daemon.pid
-        Session(daemon.socket, small_spec(dataset)).next()
-        assert daemon.stop() == 0
+        with openings_wait(os.path.join(stuck, "dataset.json")) as somebody_waits:
+            connection = Connection(daemon.socket)
+            connection.send(OPEN, json.dumps({"spec": small_spec(stuck)}).encode())
+            wait_until(somebody_waits, 20, "the opening of the dataset")
+            first = control(daemon.socket)
+            for _ in range(3):
+                assert first.request(STATS, {})["pid"] == daemon.pid
+            Session(daemon.socket, small_spec(dataset)).next()
+            assert daemon.stop() == 0
     finally:
         shutil.rmtree(stuck)
+
+
+def test_a_pipe_in_a_datasets_place_is_refused(root, start_daemon):
+    daemon = start_daemon(root)
+    folder = os.path.join(root, "pipe")
+    os.mkdir(folder)
+    os.mkfifo(os.path.join(folder, "dataset.json"))
+    try:
+        with pytest.raises(headrace.DatasetNotFoundError, match="is not a dataset"):
+            headrace.Loader(folder, 1, socket=daemon.socket, timeout=20)
+    finally:
+        shutil.rmtree(folder)

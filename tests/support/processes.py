@@ -1,5 +1,7 @@
 """Daemons and Python programs of tests, as processes of their own."""
 
+import contextlib
+import fcntl
 import os
 import signal
 import socket as socket_module
@@ -15,6 +17,20 @@ def wait_until(condition, seconds, what):
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come within {seconds} s"
         time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def openings_wait(path):
+    """Whoever opens `path` waits, as on a disk that does not answer: the test holds a lease on it, and the kernel waits for
+    45 s for its return. Yields a function: does somebody wait?"""
+    handler = signal.signal(signal.SIGIO, signal.SIG_IGN)  # tells the holder that its lease is wanted
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        yield lambda: fcntl.fcntl(descriptor, fcntl.F_GETLEASE) != fcntl.F_WRLCK
+    finally:
+        os.close(descriptor)
+        signal.signal(signal.SIGIO, handler)
 
 
 class Daemon:
