@@ -4,6 +4,7 @@ import gc
 import math
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -315,6 +316,21 @@ def test_the_same_batches_from_daemons_with_one_to_eight_threads(dataset, start_
         assert len(got) == len(expected) and loader.stats()["threads"] == threads
         assert all(torch.equal(a[0], b[0]) and torch.equal(a[1], b[1]) for a, b in zip(got, expected))
         daemon.kill()
+
+
+def test_a_slow_loop_needs_few_threads_and_a_hurried_one_gets_all(dataset, start_daemon):
+    daemon = start_daemon(os.path.dirname(dataset), "--threads", "8")
+    loader = make(dataset, 40, socket=daemon.socket)
+    in_use = lambda: loader.stats()["threads_in_use"]  # noqa: E731
+    deadline = time.monotonic() + 60
+    while in_use() > 1:
+        assert time.monotonic() < deadline, f"{in_use()} threads are in use by a loop that sleeps"
+        for _ in loader:
+            time.sleep(0.02)
+    while in_use() < 8:
+        assert time.monotonic() < deadline + 60, f"{in_use()} threads are in use by a loop that waits"
+        for _ in loader:
+            pass
 
 
 def test_the_next_epoch_is_ready_before_it_is_asked_for(dataset):

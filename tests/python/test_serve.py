@@ -323,6 +323,23 @@ def test_an_open_that_waits_does_not_hold_up_others(root, dataset, start_daemon)
         shutil.rmtree(stuck)
 
 
+@pytest.mark.parametrize("niceness", [0, 5, 19])
+def test_only_decode_threads_stand_back(root, start_daemon, niceness):
+    daemon = start_daemon(root, "--threads", "3", *(["--niceness", str(niceness)] if niceness != 5 else []))
+
+    def nice_by_name():
+        threads = {}
+        for task in Path(f"/proc/{daemon.pid}/task").iterdir():
+            name, fields = re.fullmatch(r"\d+ \((.*)\) (.*)", (task / "stat").read_text().strip()).groups()
+            threads[name] = int(fields.split()[16])
+        return threads
+
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    decoding = {f"hr-decode-{i}": min(19, own + niceness) for i in range(3)}
+    wait_until(lambda: decoding.items() <= nice_by_name().items(), 20, "the threads' niceness")
+    assert all(nice == own for name, nice in nice_by_name().items() if not name.startswith("hr-decode"))
+
+
 def test_a_pipe_in_a_datasets_place_is_refused(root, start_daemon):
     daemon = start_daemon(root)
     folder = os.path.join(root, "pipe")
