@@ -10,9 +10,7 @@
 
 #include <cstdint>
 
-#if HWY_ARCH_X86
 #include "core/base/vnni.h"
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace headrace {
@@ -40,7 +38,7 @@ struct PairSum {
 #endif
   }
   HWY_INLINE void Add(V16 a, V16 b) {
-#if HWY_TARGET == HWY_AVX3_DL
+#if HEADRACE_HAS_VNNI
     sum0 = V32{AddDotOfWords(sum0.raw, a.raw, b.raw)};
 #else
     sum0 = hn::ReorderWidenMulAccumulate(D32(), a, b, sum0, sum1);

@@ -1,6 +1,7 @@
 #include "core/augment/resize_kernels.h"
 
 #include "core/augment/portable_kernels.h"
+#include "core/base/vnni.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/augment/resize_kernels.cc"
@@ -188,7 +189,7 @@ HWY_NOINLINE void Dots(const HorizontalTable& table, const uint8_t* in, size_t i
   }
 }
 
-#if HWY_TARGET == HWY_AVX3_DL
+#if HEADRACE_HAS_VNNI
 // Sixteen outputs of three planes at once. kQuads: 0 where it is not a constant.
 template <class Target, size_t kQuads>
 HWY_NOINLINE void Digits(const HorizontalTable& table, const uint8_t* in, size_t in_stride,
@@ -248,7 +249,7 @@ void AllWindows(const HorizontalTable& table, const uint8_t* in, size_t in_strid
 template <class Target>
 void Horizontal(const HorizontalTable& table, const uint8_t* in, size_t in_stride,
                 typename Target::Out* out) {
-#if HWY_TARGET == HWY_AVX3_DL
+#if HEADRACE_HAS_VNNI
   if (table.kind == HorizontalTable::Kind::kDigits) {
     if (table.quads == 1) return Digits<Target, 1>(table, in, in_stride, out);
     if (table.quads == 2) return Digits<Target, 2>(table, in, in_stride, out);
@@ -403,7 +404,7 @@ const ResizeKernels* GetKernels() {
 #endif
   static const ResizeKernels kKernels = {hwy::TargetName(HWY_TARGET),
                                          kLanes,
-                                         HWY_TARGET == HWY_AVX3_DL,
+                                         HEADRACE_HAS_VNNI != 0,
                                          SplitRow,
                                          MergeRow,
                                          MirrorRow,

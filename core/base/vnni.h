@@ -1,7 +1,13 @@
-// Dot products of bytes and words that add to 32-bit lanes (AVX-512 VNNI), for code of Highway's target AVX3_DL. As assembly,
-// because Highway 1.0 enables the wrong VNNI extension for the compiler there; its run-time check is the right one.
+// Dot products of bytes and words that add to 32-bit lanes (AVX-512 VNNI), for code of Highway's target AVX3_DL and better ones.
+// As assembly, because Highway 1.0.3 enables the wrong VNNI extension for the compiler there; its run-time check is the right one.
 #pragma once
 
+#include <hwy/detect_targets.h>
+
+// Of the target that is being compiled: may it use these functions, and VBMI?
+#define HEADRACE_HAS_VNNI (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL)
+
+#if HWY_ARCH_X86
 #include <immintrin.h>
 
 namespace headrace {
@@ -19,3 +25,5 @@ __attribute__((always_inline, target("avx512f"))) inline __m512i AddDotOfBytes(_
 }
 
 }  // namespace headrace
+
+#endif  // x86

@@ -14,9 +14,7 @@
 #include <cstdint>
 #include <cstring>
 
-#if HWY_ARCH_X86
 #include "core/base/vnni.h"
-#endif
 #include "core/decode/segment/idct_blocks-inl.h"
 #include "core/decode/segment/kernels.h"
 
@@ -44,7 +42,7 @@ HWY_INLINE IdctV32 MultiplyPairs(IdctV16 pairs, int a, int b) {
 
 // sum + pairs × (a, b).
 HWY_INLINE IdctV32 AddPairs(IdctV32 sum, IdctV16 pairs, int a, int b) {
-#if HWY_TARGET == HWY_AVX3_DL
+#if HEADRACE_HAS_VNNI
   return IdctV32{AddDotOfWords(sum.raw, pairs.raw, PairWeights(a, b).raw)};
 #else
   return hn::Add(sum, MultiplyPairs(pairs, a, b));
@@ -66,7 +64,7 @@ HWY_INLINE void Transform(IdctV32 sum04, IdctV32 difference04, IdctV16 in26, Idc
   const IdctV32 round = hn::Set(IdctD32(), 1 << (kShift - 1));
   sum04 = hn::Add(sum04, round);
   difference04 = hn::Add(difference04, round);
-#if HWY_TARGET == HWY_AVX3_DL
+#if HEADRACE_HAS_VNNI
   const IdctV32 t10 = AddPairs(sum04, in26, kF0_541 + kF0_765, kF0_541);
   const IdctV32 t13 = AddPairs(sum04, in26, -kF0_541 - kF0_765, -kF0_541);
   const IdctV32 t11 = AddPairs(difference04, in26, kF0_541, kF0_541 - kF1_847);
