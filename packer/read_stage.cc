@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/file.h"
-#include "core/base/xxh3.h"
 #include "core/decode/image_decoder.h"
 #include "core/decode/probe.h"
 #include "packer/entry_maker.h"

@@ -1,12 +1,12 @@
 #include "core/read/sample_reader.h"
 
 #include <fcntl.h>
+#include <xxhash.h>
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/file.h"
-#include "core/base/xxh3.h"
 
 namespace headrace {
 namespace {

@@ -1,12 +1,12 @@
 #include "core/shard/checksum.h"
 
 #include <fcntl.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <memory>
 
 #include "core/base/file.h"
-#include "core/base/xxh3.h"
 
 namespace headrace {
 
