@@ -25,10 +25,11 @@ class ThreadLimit {
   // All rings are full: judges what the threads did since it was so before. One thread less at a time, also after a pause,
   // which says little of what comes.
   void Full(int64_t now_ns) {
+    if (window_begin_ns_ == kNever) return Begin(now_ns);
     const int64_t window_ns = now_ns - window_begin_ns_;
-    if (window_begin_ns_ != kNever && window_ns < kWindowNs) return;
+    if (window_ns < kWindowNs) return;
     const double busy = static_cast<double>(busy_ns_) / static_cast<double>(window_ns);  // threads
-    if (window_begin_ns_ != kNever && busy < kBusy * (limit_ - 1)) --limit_;
+    if (busy < kBusy * (limit_ - 1)) --limit_;
     Begin(now_ns);
   }
 
