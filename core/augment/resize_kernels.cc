@@ -1,13 +1,14 @@
 #include "core/augment/resize_kernels.h"
 
 #include "core/augment/portable_kernels.h"
-#include "core/base/vnni.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/augment/resize_kernels.cc"
 #include <hwy/foreach_target.h>
 // foreach_target.h must come first.
 #include <hwy/highway.h>
+
+#include "core/base/vnni.h"
 
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
 #include "core/augment/pair_sum-inl.h"

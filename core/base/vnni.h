@@ -1,8 +1,11 @@
 // Dot products of bytes and words that add to 32-bit lanes (AVX-512 VNNI), for code of Highway's target AVX3_DL and better ones.
 // As assembly, because Highway 1.0.3 enables the wrong VNNI extension for the compiler there; its run-time check is the right one.
+// To be included behind <hwy/highway.h>.
 #pragma once
 
-#include <hwy/detect_targets.h>
+#ifndef HWY_ARCH_X86
+#error "include <hwy/highway.h> first"
+#endif
 
 // Of the target that is being compiled: may it use these functions, and VBMI?
 #define HEADRACE_HAS_VNNI (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL)
