@@ -64,7 +64,14 @@ void MakeWindows(const AxisFilter& filter, bool mirrored, int source_begin,
 void MakeDots(const AxisFilter& filter, bool mirrored, int source_begin, HorizontalTable* table) {
   const size_t n = filter.start.size();
   const size_t parts = table->vector_outputs / 4;
-  table->taps = (static_cast<size_t>(filter.taps) + 7) & ~size_t{7};
+  int source_end = 0, most = 0;
+  for (size_t i = 0; i < n; ++i) {
+    source_end = std::max(source_end, filter.start[i] + filter.count[i]);
+    most = std::max(most, filter.count[i]);
+  }
+  table->taps = (static_cast<size_t>(most) + 7) & ~size_t{7};
+  // An output at the right edge has fewer taps than others; it begins further left, so that none looks far behind the row.
+  const int last_start = std::max(0, source_end - source_begin - static_cast<int>(table->taps));
   const size_t padded = PlaneStride(table->outputs);
   table->start.assign(padded, 0);
   table->high.assign(padded * table->taps, 0);
@@ -74,10 +81,13 @@ void MakeDots(const AxisFilter& filter, bool mirrored, int source_begin, Horizon
     // Part p of a vector makes outputs 4·p to 4·p + 3 of the vector's, one after the other.
     const size_t vector = i / table->vector_outputs, lane = i % table->vector_outputs;
     const size_t group = 4 * vector + lane % 4, part = lane / 4;
-    table->start[group * parts + part] = filter.start[output] - source_begin;
+    const int start = std::min(filter.start[output] - source_begin, last_start);
+    const auto skipped = static_cast<size_t>(filter.start[output] - source_begin - start);
+    table->start[group * parts + part] = start;
     const int32_t* weights = filter.weights.data() + output * static_cast<size_t>(filter.taps);
     for (size_t t = 0; t < static_cast<size_t>(filter.count[output]); ++t) {
-      const size_t at = 8 * (group * parts * table->taps / 8 + t / 8 * parts + part) + t % 8;
+      const size_t tap = skipped + t;
+      const size_t at = 8 * (group * parts * table->taps / 8 + tap / 8 * parts + part) + tap % 8;
       table->high[at] = High(weights[t]);
       table->low[at] = Low(weights[t]);
     }
