@@ -186,7 +186,7 @@ int Doctor(const std::string& named_socket, const std::vector<std::string>& data
       CheckPopulate(),
       CheckPidfd(),
       CheckSocketFolder(socket),
-      CheckDaemon(socket, !named_socket.empty() || std::getenv("HEADRACE_SOCKET") != nullptr),
+      CheckDaemon(socket, !named_socket.empty() || SocketOfEnvironment() != nullptr),
       CheckGpu(),
   };
   for (const std::string& path : datasets) findings.push_back(CheckDataset(path));

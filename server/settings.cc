@@ -295,8 +295,13 @@ std::string FormatSettingsTable() {
   return text;
 }
 
+const char* SocketOfEnvironment() {
+  const char* named = std::getenv("HEADRACE_SOCKET");
+  return named != nullptr && *named != '\0' ? named : nullptr;
+}
+
 std::string DefaultSocketPath() {
-  if (const char* named = std::getenv("HEADRACE_SOCKET"); named != nullptr && *named != '\0') return named;
+  if (const char* named = SocketOfEnvironment()) return named;
   const char* runtime_dir = std::getenv("XDG_RUNTIME_DIR");
   if (runtime_dir != nullptr && runtime_dir[0] == '/') return absl::StrCat(runtime_dir, "/headrace.sock");
   return "/run/headrace/headrace.sock";

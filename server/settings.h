@@ -75,5 +75,7 @@ std::string FormatSettingsTable();
 
 // $HEADRACE_SOCKET if that is set, else $XDG_RUNTIME_DIR/headrace.sock, else /run/headrace/headrace.sock: where loaders look too.
 std::string DefaultSocketPath();
+// $HEADRACE_SOCKET; null where it is not set, or empty.
+const char* SocketOfEnvironment();
 
 }  // namespace headrace

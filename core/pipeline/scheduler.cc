@@ -44,8 +44,9 @@ struct Usage {
 
 }  // namespace
 
-Scheduler::Scheduler(const PipelineOptions& options, RingKeeper* keeper) : options_(options), keeper_(keeper), limit_(std::max(1, options.decode_threads)) {
-  totals_.decode_threads = std::max(1, options.decode_threads);
+Scheduler::Scheduler(const PipelineOptions& options, RingKeeper* keeper)
+    : options_(options), keeper_(keeper), limit_(std::max(1, options.decode_threads)) {
+  totals_.decode_threads = limit_.limit();
   totals_.simd_target = SimdTarget();
   for (int i = 0; i < totals_.decode_threads; ++i) threads_.emplace_back([this, i] { Run(i); });
 }
