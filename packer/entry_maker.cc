@@ -1,5 +1,6 @@
 #include "packer/entry_maker.h"
 
+#include "absl/strings/str_cat.h"
 #include "core/decode/probe.h"
 #include "packer/entry_check.h"
 
@@ -32,25 +33,30 @@ std::string EntryMaker::Transcode(absl::Span<const uint8_t> file, ImageInfo* ima
   return process;
 }
 
-void EntryMaker::Make(absl::Span<const uint8_t> file, const ImageInfo& image, std::string* tables,
-                      std::string* entries) {
+absl::Status EntryMaker::Make(absl::Span<const uint8_t> file, const ImageInfo& image, std::string* tables,
+                              std::string* entries) {
   tables->clear();
   entries->clear();
-  if (options_.interval == 0 || image.format != ImageFormat::kJpeg) return;
+  if (options_.interval == 0 || image.format != ImageFormat::kJpeg) return absl::OkStatus();
   const absl::StatusOr<JpegFrame> frame = ParseJpegFrame(file);
   // The probe and the parser forgive different flaws; where they see different images libjpeg decides.
   if (!frame.ok() || frame->width != image.width || frame->height != image.height ||
       frame->num_components != image.components) {
-    return;
+    return absl::OkStatus();
   }
   const absl::StatusOr<EntryPoints> points = builder_.Build(file, *frame, options_.interval);
-  if (!points.ok()) return;
+  if (!points.ok()) return absl::OkStatus();
   *tables = EncodeTables(*frame);
   *entries = EncodeEntries(*frame, *points, 0);
-  if (!options_.check) return;
+  if (!options_.check) return absl::OkStatus();
   const auto lock = LockIfLarge(image);
   JpegCoefficients expected;
-  if (!transcoder_.Read(file, &expected).ok() || !CheckEntries(file, *tables, *entries, expected).ok()) entries->clear();
+  absl::Status status = transcoder_.Read(file, &expected);
+  if (status.ok()) status = CheckEntries(file, *tables, *entries, expected);
+  if (status.ok()) return status;
+  tables->clear();
+  entries->clear();
+  return absl::DataLossError(absl::StrCat("packed without entry points, which contradict libjpeg: ", status.message()));
 }
 
 }  // namespace headrace

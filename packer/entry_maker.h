@@ -27,9 +27,9 @@ class EntryMaker {
   // ProbeImage says of it; "" when the file is to be packed as it is. `image`: ProbeImage of `file`.
   std::string Transcode(absl::Span<const uint8_t> file, ImageInfo* image, std::vector<uint8_t>* out);
 
-  // Fills `tables` and `entries` for EntryArea::Append; both are empty when the image can have none, is not flawless
-  // (EntryBuilder), or `check` found another picture than libjpeg.
-  void Make(absl::Span<const uint8_t> file, const ImageInfo& image, std::string* tables, std::string* entries);
+  // Fills `tables` and `entries` for EntryArea::Append; both are empty when the image can have none, or is not flawless
+  // (EntryBuilder). DATA_LOSS, and empty: `check` found another picture in them than libjpeg's.
+  absl::Status Make(absl::Span<const uint8_t> file, const ImageInfo& image, std::string* tables, std::string* entries);
 
  private:
   std::unique_lock<std::mutex> LockIfLarge(const ImageInfo& image);

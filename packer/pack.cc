@@ -231,7 +231,7 @@ class Packer {
     if (verdict != Verdict::kPacked) HEADRACE_RETURN_IF_ERROR(report_.Add(file.item.name, verdict, file.item.reason));
     state_.rejected += verdict == Verdict::kRejected;
     state_.skipped += verdict == Verdict::kSkipped;
-    summary_.warnings += verdict == Verdict::kWarning;
+    summary_.warnings += verdict == Verdict::kWarning || verdict == Verdict::kNoEntries;
     if (file.is_packed()) {
       HEADRACE_RETURN_IF_ERROR(output->Append(result, totals_.get()));
       progress_->bytes_done += file.stamp.size;

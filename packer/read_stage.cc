@@ -68,7 +68,12 @@ class ReadStage::Worker {
     if (stage_->options_.check) Check(result);
     if (!result->is_packed()) return true;
     if (!stage_->options_.keep_bytes && result->item.verdict == Verdict::kPacked) Transcode(result);
-    entry_maker_.Make(result->content(), result->image, &result->tables, &result->entries);
+    const absl::Status entries =
+        entry_maker_.Make(result->content(), result->image, &result->tables, &result->entries);
+    if (!entries.ok()) {
+      result->item.verdict = Verdict::kNoEntries;
+      result->item.reason = std::string(entries.message());
+    }
     result->xxh3 = XXH3_64bits(result->bytes.data(), result->length);
     return true;
   }

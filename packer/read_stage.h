@@ -22,7 +22,7 @@ struct FileStamp {
 // Of what `path` leads to.
 FileStamp StampOf(const std::string& path);
 
-// A file read, or an item for the report (item.verdict is neither kPacked nor kDamaged nor kTranscoded).
+// A file read, or an item for the report (not is_packed()).
 struct ReadFileResult {
   SourceItem item;
   FileStamp stamp;
@@ -35,7 +35,7 @@ struct ReadFileResult {
 
   absl::Span<const uint8_t> content() const { return {bytes.data(), length}; }
   bool is_packed() const {
-    return item.verdict == Verdict::kPacked || item.verdict == Verdict::kDamaged || item.verdict == Verdict::kTranscoded;
+    return item.verdict != Verdict::kRejected && item.verdict != Verdict::kSkipped && item.verdict != Verdict::kWarning;
   }
 };
 

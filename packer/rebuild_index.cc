@@ -92,7 +92,12 @@ class Rebuilder {
   absl::Status DescribeImage() {
     HEADRACE_ASSIGN_OR_RETURN(row_.image, ProbeImage(buffer_));
     std::string tables, entries;
-    entry_maker_.Make(buffer_, row_.image, &tables, &entries);
+    const absl::Status made = entry_maker_.Make(buffer_, row_.image, &tables, &entries);
+    if (!made.ok()) {
+      std::lock_guard lock(progress_->mutex);
+      progress_->warnings.push_back(
+          absl::StrCat(path_, ", sample ", row_.sample, ": ", made.message()));
+    }
     if (!entries.empty()) HEADRACE_RETURN_IF_ERROR(entries_->Append(tables, &entries, &row_));
     if (!manifest_.packed.check) return absl::OkStatus();
     const Rect all{0, 0, static_cast<int>(row_.image.height), static_cast<int>(row_.image.width)};

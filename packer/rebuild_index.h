@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "core/base/status.h"
 
@@ -13,6 +15,9 @@ namespace headrace {
 struct RebuildProgress {
   std::atomic<uint64_t> samples{0}, samples_total{0}, bytes{0};
   std::atomic<bool> stop{false};
+  std::mutex mutex;
+  std::vector<std::string>
+      warnings;  // guarded by `mutex`: samples whose entry data contradicted libjpeg (--check)
 };
 
 // Gives the same bytes as packing did with this `entry_interval` (−1: the one that packing was asked for with). Each file is

@@ -22,6 +22,7 @@ std::string VerdictName(Verdict verdict) {
     case Verdict::kPacked: return "packed";
     case Verdict::kDamaged: return "damaged";
     case Verdict::kTranscoded: return "transcoded";
+    case Verdict::kNoEntries: return "no entries";
     case Verdict::kRejected: return "rejected";
     case Verdict::kSkipped: return "skipped";
     case Verdict::kWarning: return "warning";

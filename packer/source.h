@@ -16,6 +16,7 @@ enum class Verdict : uint8_t {
   kPacked,    // not in the report
   kDamaged,   // packed, but its library warned (--check)
   kTranscoded,  // packed with the same pixels and other bytes
+  kNoEntries,   // packed without the entry points that it should have: they contradicted libjpeg (--check)
   kRejected,  // its content is no readable image
   kSkipped,   // not looked at: beside the class folders, a broken link, no regular file
   kWarning,   // nothing lost: a folder met a second time, a class without samples

@@ -247,18 +247,18 @@ TEST(EntryMaker, LeavesNothingForWhatCannotHaveEntries) {
   JpegOptions options{60, 50, AllSamplings()[1], Process::kBaseline, 80, 0, false};
   std::string tables, entries;
   File file = MakeJpeg(options, &random);
-  maker.Make(file, *ProbeImage(file), &tables, &entries);
+  EXPECT_TRUE(maker.Make(file, *ProbeImage(file), &tables, &entries).ok());
   EXPECT_FALSE(entries.empty());
   ImageInfo other = *ProbeImage(file);
   ++other.width;
-  maker.Make(file, other, &tables, &entries);
+  EXPECT_TRUE(maker.Make(file, other, &tables, &entries).ok());
   EXPECT_TRUE(entries.empty()) << "another size than the probe's";
   file.pop_back();
-  maker.Make(file, *ProbeImage(file), &tables, &entries);
+  EXPECT_TRUE(maker.Make(file, *ProbeImage(file), &tables, &entries).ok());
   EXPECT_TRUE(entries.empty()) << "cut off";
   options.process = Process::kProgressive;
   file = MakeJpeg(options, &random);
-  maker.Make(file, *ProbeImage(file), &tables, &entries);
+  EXPECT_TRUE(maker.Make(file, *ProbeImage(file), &tables, &entries).ok());
   EXPECT_TRUE(entries.empty()) << "progressive";
 }
 
