@@ -58,6 +58,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Settings& settings, 
   PipelineOptions options;
   options.decode_threads = settings.threads;
   options.niceness = settings.niceness;
+  options.numa_nodes = ReadNumaNodes();
   options.host_memory_bytes = settings.host_memory;
   options.verify = settings.verify;
   options.read_ahead_batches = settings.read_ahead;

@@ -71,6 +71,7 @@ absl::Status ReadKey(const std::string& key, const Json& value, SessionSpec* spe
     spec->max_threads = 0;
     return value.is_null() ? absl::OkStatus() : Read(key, value, 0, 1024, &spec->max_threads);
   }
+  if (key == "numa_node") return Read(key, value, 0, 1023, &spec->numa_node);
   if (key == "shuffle") {
     return Read<Shuffle>(key, value,
                          {{false, Shuffle::kNone}, {true, Shuffle::kGlobal}, {"blocks", Shuffle::kBlocks}},

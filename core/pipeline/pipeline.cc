@@ -107,7 +107,8 @@ absl::StatusOr<std::shared_ptr<Session>> PipelineImpl::Open(SessionSpec spec, co
   const int slots = spec.prefetch_factor + 2;
   const uint64_t bytes = HR_CONTROL_BYTES + static_cast<uint64_t>(slots) * layout.slot_bytes;
   HEADRACE_RETURN_IF_ERROR(machinery_->budget.Reserve(slots, layout.slot_bytes, bytes));
-  absl::StatusOr<std::unique_ptr<HostRing>> ring = HostRing::Create(slots, layout.slot_bytes);
+  absl::StatusOr<std::unique_ptr<HostRing>> ring =
+      HostRing::Create(slots, layout.slot_bytes, spec.numa_node);
   absl::Status status = ring.status();
   if (status.ok()) status = (*ring)->Populate(0);
   if (!status.ok()) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/numa.h"
 #include "core/slot/batch_layout.h"
 #include "core/batch/session_spec.h"
 #include "core/read/sample_reader.h"
@@ -17,6 +18,8 @@ namespace headrace {
 
 struct PipelineOptions {
   int decode_threads = 1;         // named "hr-decode-N"; no more of them work at a time than keep the rings full
+  // More than one: each decode thread stays on one of them, and first works for sessions that want to be near it.
+  std::vector<NumaNode> numa_nodes;
   int niceness = 0;               // by which the decode threads stand back behind the process's own, 0 … 19
   uint64_t host_memory_bytes = 0; // for all rings together
   Verify verify = Verify::kOnce;

@@ -48,7 +48,25 @@ Scheduler::Scheduler(const PipelineOptions& options, RingKeeper* keeper)
     : options_(options), keeper_(keeper), limit_(std::max(1, options.decode_threads)) {
   totals_.decode_threads = limit_.limit();
   totals_.simd_target = SimdTarget();
-  for (int i = 0; i < totals_.decode_threads; ++i) threads_.emplace_back([this, i] { Run(i); });
+  int processors = 0;
+  if (options.numa_nodes.size() > 1) {
+    for (const NumaNode& node : options.numa_nodes) {
+      Group& group = groups_.emplace_back();
+      group.node = node.id;
+      group.processors = node.processors;
+      processors += CPU_COUNT(&node.processors);
+    }
+  } else {
+    groups_.emplace_back();
+  }
+  // As the processors are spread over the nodes.
+  auto home = groups_.begin();
+  int passed = 0;  // processors of homes before this one
+  for (int i = 0; i < totals_.decode_threads; ++i) {
+    const auto last = [&] { return int64_t{passed + CPU_COUNT(&home->processors)} * totals_.decode_threads; };
+    while (home->node >= 0 && int64_t{i} * processors >= last()) passed += CPU_COUNT(&(home++)->processors);
+    threads_.emplace_back([this, i, group = &*home] { Run(i, group); });
+  }
 }
 
 Scheduler::~Scheduler() { Stop(); }
@@ -60,13 +78,26 @@ void Scheduler::Stop() {
     while (!sessions_.empty()) CloseLocked(std::shared_ptr<SessionState>(sessions_.back()), RingMemory::kKeep);
     stop_ = true;
   }
-  work_.notify_all();
+  for (Group& group : groups_) group.work.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Scheduler::NotifyThreads(int wanted) {
+Scheduler::Group* Scheduler::GroupOf(const SessionState& session) {
+  for (Group& group : groups_) {
+    if (group.node >= 0 && group.node == session.spec().numa_node) return &group;
+  }
+  return nullptr;
+}
+
+void Scheduler::NotifyThreads(int wanted, Group* near) {
   wanted = std::min({wanted, idle_, limit_.limit() - working_});
-  for (int i = 0; i < wanted; ++i) work_.notify_one();
+  const auto notify = [&wanted](Group& group) {
+    for (int i = 0; i < group.idle && wanted > 0; ++i, --wanted) group.work.notify_one();
+  };
+  if (near != nullptr) notify(*near);
+  for (Group& group : groups_) {
+    if (&group != near) notify(group);
+  }
 }
 
 void Scheduler::Add(std::shared_ptr<SessionState> session) {
@@ -80,8 +111,8 @@ void Scheduler::Add(std::shared_ptr<SessionState> session) {
     GiveBackIfUnused(session.get(), RingMemory::kKeep);
     return;
   }
+  NotifyThreads(1, GroupOf(*session));
   sessions_.push_back(std::move(session));
-  NotifyThreads(1);
   progressed_ = true;
   CallOut(&lock);
 }
@@ -89,7 +120,7 @@ void Scheduler::Add(std::shared_ptr<SessionState> session) {
 uint32_t Scheduler::Seek(SessionState* session, const Cursor& cursor) {
   Lock lock(mutex_);
   const uint32_t ticket = session->Seek(cursor);
-  NotifyThreads(1);
+  NotifyThreads(1, GroupOf(*session));
   progressed_ = true;
   CallOut(&lock);
   return ticket;
@@ -97,13 +128,13 @@ uint32_t Scheduler::Seek(SessionState* session, const Cursor& cursor) {
 
 void Scheduler::OnDoorbell(SessionState* session) {
   Lock lock(mutex_);
-  if (session->OnDoorbell()) NotifyThreads(1);  // which wakes further ones where there is work
+  if (session->OnDoorbell()) NotifyThreads(1, GroupOf(*session));  // which wakes further ones where there is work
 }
 
 void Scheduler::SlotPopulated(SessionState* session, int slot) {
   Lock lock(mutex_);
   session->SlotPopulated(slot);
-  NotifyThreads(1);
+  NotifyThreads(1, GroupOf(*session));
 }
 
 void Scheduler::MarkStopping(SessionState* session, const std::string& reason) {
@@ -189,8 +220,9 @@ uint32_t Scheduler::UnitPlaces(const SessionState& session) const {
   return std::clamp<uint32_t>(quarter, 1, kMaxUnitPlaces);
 }
 
-bool Scheduler::Pick(Job* job, bool* again) {
+bool Scheduler::Pick(Job* job, Group* home, bool* again) {
   std::shared_ptr<SessionState>* best = nullptr;
+  Group* near = nullptr;  // the best one's
   int with_work = 0;
   *again = false;
   if (working_ >= limit_.limit()) return false;  // each of those looks again when its unit is done
@@ -203,10 +235,18 @@ bool Scheduler::Pick(Job* job, bool* again) {
     if (work != SessionState::Work::kSome) continue;
     ++with_work;
     clock_.Refresh(&session->share);
-    if (best == nullptr || session->share.virtual_ns < (*best)->share.virtual_ns) best = &session;
+    Group* const group = GroupOf(*session);
+    const bool is_far = group != nullptr && group != home, best_is_far = near != nullptr && near != home;
+    if (best != nullptr && (is_far != best_is_far ? is_far : session->share.virtual_ns >= (*best)->share.virtual_ns)) continue;
+    best = &session;
+    near = group;
   }
   if (best == nullptr) {
     if (!*again) limit_.Full(SteadyNs());
+    return false;
+  }
+  if (near != nullptr && near != home && near->idle > 0) {
+    NotifyThreads(1, near);
     return false;
   }
   SessionState& session = **best;
@@ -217,7 +257,7 @@ bool Scheduler::Pick(Job* job, bool* again) {
   job->charge_ns = clock_.Begin(&session.share, job->unit.count);
   ++working_;  // until Work is done
   // A thread that sees more work than its own wakes two others: soon all are awake, and few for nothing.
-  if (idle_ > 0 && (with_work > 1 || session.LookForWork() == SessionState::Work::kSome)) NotifyThreads(2);
+  if (idle_ > 0 && (with_work > 1 || session.LookForWork() == SessionState::Work::kSome)) NotifyThreads(2, near);
   if (session.TakeWake()) wakes_.push_back(*best);
   return true;
 }
@@ -262,7 +302,7 @@ void Scheduler::Work(Job* job, UnitFiller* filler, Lock* lock) {
       limit_.Behind();
     }
   }
-  if (limit_.limit() > limit) NotifyThreads(limit_.limit());
+  if (limit_.limit() > limit) NotifyThreads(limit_.limit(), GroupOf(session));
   if (session.TakeWake()) wakes_.push_back(job->session);
   if (session.closed()) {
     GiveBackIfUnused(&session, RingMemory::kKeep);
@@ -295,29 +335,32 @@ bool Scheduler::CallOut(Lock* lock) {
 
 // Until there may be work. One of the idle threads watches, if there is something to watch; after each look it returns, so that
 // it sees all that there is to do: a notification that comes while it is about to look wakes nobody.
-void Scheduler::Idle(Lock* lock) {
+void Scheduler::Idle(Group* home, Lock* lock) {
   const auto watched = [](const auto& session) { return session->watched(); };
   ++idle_;
+  ++home->idle;
   if (watching_ || std::none_of(sessions_.begin(), sessions_.end(), watched)) {
-    work_.wait(*lock);
+    home->work.wait(*lock);
   } else {
     watching_ = true;
-    work_.wait_for(*lock, kWatchPeriod);
+    home->work.wait_for(*lock, kWatchPeriod);
     watching_ = false;
     for (const auto& session : sessions_) session->Watch(SteadyNs());
   }
   --idle_;
+  --home->idle;
 }
 
-void Scheduler::Run(int number) {
+void Scheduler::Run(int number, Group* home) {
   pthread_setname_np(pthread_self(), absl::StrCat("hr-decode-", number).c_str());
+  if (home->node >= 0) (void)::sched_setaffinity(0, sizeof home->processors, &home->processors);  // refused: so be it
   if (options_.niceness > 0) (void)::nice(options_.niceness);  // of this thread alone, on Linux; refused: so be it
   UnitFiller filler;
   Job job;
   Lock lock(mutex_);
   while (!stop_) {
     bool again;
-    if (Pick(&job, &again)) {
+    if (Pick(&job, home, &again)) {
       CallOut(&lock);
       Work(&job, &filler, &lock);
     } else if (again) {
@@ -325,7 +368,7 @@ void Scheduler::Run(int number) {
       std::this_thread::yield();
       lock.lock();
     } else if (!CallOut(&lock)) {  // nothing happened since Pick looked
-      Idle(&lock);
+      Idle(home, &lock);
     }
   }
 }

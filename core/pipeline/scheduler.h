@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -22,6 +23,9 @@ namespace headrace {
 // A thread that is free works for the session that has received the least thread time so far (fair_clock.h), on a unit: a few
 // samples of one batch, so that all threads work on the same batch and its latency is small. While a batch's last units are in
 // work the next one is begun.
+//
+// On a machine of several memory nodes each thread has its home on one. It prefers sessions that want to be near its home, and
+// leaves a session of another node to a thread there while one is idle.
 //
 // One mutex guards all sessions; it is held for about a microsecond per unit of some hundred. Thread-safe.
 class Scheduler {
@@ -57,20 +61,30 @@ class Scheduler {
     Unit unit;
     int64_t charge_ns = 0;
   };
+  // The threads of one memory node.
+  struct Group {
+    int node = -1;  // −1: there is one group, and all sessions are near it
+    cpu_set_t processors;
+    std::condition_variable work;
+    int idle = 0;
+  };
   struct Closing {
     std::weak_ptr<SessionState> session;
     RingMemory memory;
   };
   using Lock = std::unique_lock<std::mutex>;
 
-  void Run(int number);
-  bool Pick(Job* job, bool* again);
+  void Run(int number, Group* home);
+  bool Pick(Job* job, Group* home, bool* again);
+  // The group near the session; null: all are.
+  Group* GroupOf(const SessionState& session);
   void Work(Job* job, UnitFiller* filler, Lock* lock);
   void GiveBackIfUnused(SessionState* session, RingMemory memory);
   bool CallOut(Lock* lock);
   uint32_t UnitPlaces(const SessionState& session) const;
-  void NotifyThreads(int wanted);
-  void Idle(Lock* lock);
+  // `near` first.
+  void NotifyThreads(int wanted, Group* near);
+  void Idle(Group* home, Lock* lock);
   void CloseLocked(const std::shared_ptr<SessionState>& session, RingMemory memory);
 
   const PipelineOptions options_;
@@ -78,13 +92,13 @@ class Scheduler {
   std::function<void()> on_progress_;
 
   mutable std::mutex mutex_;
-  std::condition_variable work_;
   std::vector<std::shared_ptr<SessionState>> sessions_;
   std::vector<std::shared_ptr<SessionState>> wakes_;  // clients to be woken once the mutex is free
   std::vector<std::shared_ptr<SessionState>> closed_;  // to be let go once the mutex is free
   std::vector<std::string> reports_;
   std::vector<Closing> closing_;  // closed, but threads still write into the ring
   bool progressed_ = false;
+  std::deque<Group> groups_;  // at least one
   int idle_ = 0, working_ = 0;
   bool watching_ = false;  // an idle thread looks at the watched sessions every few milliseconds
   bool stop_ = false;

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/numa.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
@@ -47,7 +48,8 @@ absl::Status Touch(uint8_t* begin, uint64_t bytes) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<HostRing>> HostRing::Create(int num_slots, uint64_t slot_bytes) {
+absl::StatusOr<std::unique_ptr<HostRing>> HostRing::Create(int num_slots, uint64_t slot_bytes,
+                                                           int numa_node) {
   std::unique_ptr<HostRing> ring(new HostRing);
   ring->num_slots_ = num_slots;
   ring->slot_bytes_ = slot_bytes;
@@ -64,6 +66,7 @@ absl::StatusOr<std::unique_ptr<HostRing>> HostRing::Create(int num_slots, uint64
   if (base == MAP_FAILED) return ErrnoStatus(errno, absl::StrCat("mapping a session's ring of ", bytes, " bytes"));
   ring->base_ = static_cast<uint8_t*>(base);
   (void)::madvise(base, bytes, MADV_DONTDUMP);  // batches do not belong into a core file
+  PreferNode(base, bytes, numa_node);
   HEADRACE_RETURN_IF_ERROR(Allocate(ring->fd(), 0, HR_CONTROL_BYTES));
   HEADRACE_RETURN_IF_ERROR(Touch(ring->base_, HR_CONTROL_BYTES));
   hr_control* control = new (base) hr_control{};

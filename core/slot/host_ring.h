@@ -15,8 +15,10 @@ namespace headrace {
 // that lives may still hold tensors of it.
 class HostRing {
  public:
-  // memfd, ftruncate, F_SEAL_SHRINK|GROW|SEAL. Takes address space only; Populate takes memory.
-  static absl::StatusOr<std::unique_ptr<HostRing>> Create(int num_slots, uint64_t slot_bytes);
+  // memfd, ftruncate, F_SEAL_SHRINK|GROW|SEAL. Takes address space only; Populate takes memory, of
+  // `numa_node` if it can (−1: of any).
+  static absl::StatusOr<std::unique_ptr<HostRing>> Create(int num_slots, uint64_t slot_bytes,
+                                                          int numa_node = -1);
   ~HostRing();
 
   // Allocates and touches one slot's memory (fallocate, MADV_POPULATE_WRITE). Blocks 0.5 ms per MB; RESOURCE_EXHAUSTED

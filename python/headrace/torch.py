@@ -85,11 +85,14 @@ class DataLoader(Loader):
     def _dtype_name(self, dtype):
         return _arguments.dtype_name(dtype)
 
-    def _open_session(self, *arguments):
+    def _open_session(self, connection, spec, *arguments):
         if self._device is None:
-            return super()._open_session(*arguments)
+            return super()._open_session(connection, spec, *arguments)
         gpu = _gpu.Gpu(self._device)
-        return _copying.CopyingSession(gpu, self.prefetch_factor, lambda capsule, _: _new_tensor(capsule).clone(), *arguments)
+        node = gpu.numa_node()
+        spec = spec if node is None else {**spec, "numa_node": node}
+        copy = lambda capsule, _: _new_tensor(capsule).clone()  # noqa: E731
+        return _copying.CopyingSession(gpu, self.prefetch_factor, copy, connection, spec, *arguments)
 
     def _converter_of(self, field, session):
         return super()._converter_of(field, session) if self._device is None else lambda value, _: value

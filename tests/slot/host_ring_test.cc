@@ -2,9 +2,13 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -46,6 +50,20 @@ TEST(HostRing, TakesMemorySlotBySlot) {
   ASSERT_TRUE(ring->Populate(2).ok());
   EXPECT_EQ(AllocatedBytes(*ring), HR_CONTROL_BYTES + 2 * kSlotBytes);
   EXPECT_EQ(ring->populated_bytes(), HR_CONTROL_BYTES + 2 * kSlotBytes);
+}
+
+TEST(HostRing, TakesItsMemoryFromTheNodeThatIsAskedFor) {
+  for (const int node : {-1, 0, 700}) {  // the last one is not there: then it is any
+    const auto ring = HostRing::Create(2, kSlotBytes, node);
+    ASSERT_TRUE(ring.ok());
+    ASSERT_TRUE((*ring)->Populate(1).ok());
+    int policy = -1;
+    std::array<unsigned long, 16> mask = {};
+    ASSERT_EQ(
+        ::syscall(SYS_get_mempolicy, &policy, mask.data(), 1024, (*ring)->slot(1), MPOL_F_ADDR), 0);
+    EXPECT_EQ(policy, node == 0 ? MPOL_PREFERRED : MPOL_DEFAULT);
+    EXPECT_EQ(mask[0], node == 0 ? 1u : 0u);
+  }
 }
 
 TEST(HostRing, CannotBeResizedOrSealedByAClient) {
