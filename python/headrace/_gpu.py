@@ -5,10 +5,11 @@ tensor.to() with a pinned source costs 10 µs of the host, an empty tensor and t
 """
 
 import ctypes
+import os
 
 import torch
 
-from headrace import errors
+from headrace import _library, errors
 
 _PORTABLE = 1  # cudaHostRegisterPortable
 _ALREADY_REGISTERED = 712
@@ -16,6 +17,7 @@ _NOT_READY = 600
 
 # The handle of a device's current stream: 5 µs less than a torch.cuda.Stream of it.
 _current_handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+_current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
 
 
 def check(device):
@@ -47,11 +49,12 @@ class Field:
 class Slot:
     """Where the fields of a slot lie, and an event behind the newest copies out of it."""
 
-    __slots__ = ("sources", "event", "handle")
+    __slots__ = ("sources", "event", "handle", "job", "pieces", "length")
 
     def __init__(self, sources, event):
         self.sources, self.event = sources, event
         self.handle = event.cuda_event
+        self.job = self.pieces = self.length = None  # the driver's: hr_gpu_copy, its pieces, and for how many samples they are
 
 
 class Gpu:
@@ -65,14 +68,30 @@ class Gpu:
         self.device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
         # Of the pool of high priority, which hardly anybody else takes streams from: copies queue behind nobody's kernels.
         self.stream = torch.cuda.Stream(self.device, priority=-1)
-        self._stream_handle = self.stream.cuda_stream
         self._streams = {}  # handle: stream
         self._driver = _driver()
+
+    def numa_node(self):
+        """The number of the memory node that the GPU hangs on; None where there is one node only, or nobody knows."""
+        if self._driver is None or not os.path.exists("/sys/devices/system/node/node1"):
+            return None
+        try:
+            with open(f"/sys/bus/pci/devices/{self._driver.pci_address(self.device.index)}/numa_node") as file:
+                number = int(file.read())
+        except (OSError, ValueError):
+            return None
+        return number if number >= 0 else None
 
     def slot(self, sources):
         event = torch.cuda.Event()
         event.record(self.stream)  # only now it has a handle
-        return Slot(sources, event)
+        slot = Slot(sources, event)
+        if self._driver is not None:
+            slot.job = _library.GpuCopy(self._driver.functions, self.stream.cuda_stream, slot.handle, len(sources))
+            slot.pieces = [slot.job.pieces[i] for i in range(len(sources))]
+            for piece, source in zip(slot.pieces, sources):
+                piece.source = source
+        return slot
 
     def pin(self, address, size):
         with torch.cuda.device(self.device):
@@ -107,7 +126,7 @@ class Gpu:
     def copy(self, fields, length, slot):
         """Starts copies of the first `length` samples. The tensors are complete when the slot's event has passed. `slot` None:
         there is no sample."""
-        if torch.cuda.current_device() != self.device.index or torch.is_inference_mode_enabled():
+        if _current_device() != self.device.index or torch.is_inference_mode_enabled():
             # A tensor that is made in inference mode can never be trained with, and this one may be for a later loop.
             with torch.cuda.device(self.device), torch.inference_mode(False):
                 return self.copy(fields, length, slot)
@@ -125,12 +144,16 @@ class Gpu:
         return copies
 
     def _copy_by_driver(self, fields, length, slot, copies):
-        if self._driver is None:
+        if self._driver is None or slot.job is None:
             return False
-        for field, source, copy in zip(fields, slot.sources, copies):
-            if self._driver.copy(copy.data_ptr(), source, length * field.sample_bytes, self._stream_handle):
-                return False  # this thread has not used the GPU yet, so it has no context; torch gives it one
-        return self._driver.record(slot.handle, self._stream_handle) == 0
+        if slot.length != length:
+            slot.length = length
+            for piece, field in zip(slot.pieces, fields):
+                piece.bytes = length * field.sample_bytes
+        for piece, copy in zip(slot.pieces, copies):
+            piece.to = copy.data_ptr()
+        # Not 0: this thread has not used the GPU yet, so it has no context; torch gives it one.
+        return self._driver.start(slot.job) == 0
 
     def _copy_by_torch(self, fields, length, slot, copies):
         for field, source, copy in zip(fields, slot.sources, copies):
@@ -165,10 +188,19 @@ class _Driver:
     """Functions of CUDA's driver. They return at once, so they keep the interpreter's lock (PyDLL)."""
 
     def __init__(self, library):
-        self.copy, self.record, self.query = library.cuMemcpyHtoDAsync_v2, library.cuEventRecord, library.cuEventQuery
-        self.copy.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
-        self.record.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        address = [ctypes.cast(f, ctypes.c_void_p).value for f in (library.cuMemcpyHtoDAsync_v2, library.cuEventRecord)]
+        self.functions = ctypes.pointer(_library.CudaFunctions(*address))
+        self.start = _library.library().gpu_copy_start
+        self.query = library.cuEventQuery
         self.query.argtypes = [ctypes.c_void_p]
+        self._library = library
+
+    def pci_address(self, index):
+        """As in /sys/bus/pci/devices: "0000:1b:00.0"."""
+        device, address = ctypes.c_int(), ctypes.create_string_buffer(32)
+        if self._library.cuDeviceGet(ctypes.byref(device), index) or self._library.cuDeviceGetPCIBusId(address, 32, device):
+            return ""
+        return address.value.decode().lower()
 
 
 def _driver():

@@ -109,6 +109,28 @@ class SessionStats(ctypes.Structure):
     ]
 
 
+class CudaFunctions(ctypes.Structure):
+    """hr_cuda_functions of client/gpu_copy.h: addresses in CUDA's driver."""
+
+    _fields_ = [(name, c_void_p) for name in ("cuMemcpyHtoDAsync", "cuEventRecord")]
+
+
+class GpuCopyPiece(ctypes.Structure):
+    _fields_ = [("to", c_uint64), ("source", c_void_p), ("bytes", c_size_t)]
+
+
+class GpuCopy(ctypes.Structure):
+    """hr_gpu_copy."""
+
+    _fields_ = [
+        ("cuda", POINTER(CudaFunctions)),
+        ("stream", c_void_p),
+        ("event", c_void_p),
+        ("num_pieces", c_uint32),
+        ("pieces", GpuCopyPiece * MAX_FIELDS),
+    ]
+
+
 class PythonFunctions(ctypes.Structure):
     _fields_ = [
         (name, c_void_p)
@@ -200,10 +222,12 @@ def _load():
     names = [name for name, _ in PythonFunctions._fields_]
     addresses = [ctypes.cast(getattr(ctypes.pythonapi, name), c_void_p).value for name in names]
     loaded.hr_set_python_functions(ctypes.byref(PythonFunctions(*addresses)))
-    # PyDLL: with the interpreter's lock. It never waits, and so costs less than giving the lock back would.
-    loaded.try_next_capsules = ctypes.PyDLL(library_path()).hr_session_try_next_capsules
+    # PyDLL: with the interpreter's lock. They never wait, and so cost less than giving the lock back would.
+    with_lock = ctypes.PyDLL(library_path())
+    loaded.try_next_capsules, loaded.gpu_copy_start = with_lock.hr_session_try_next_capsules, with_lock.hr_gpu_copy_start
     loaded.try_next_capsules.restype = ctypes.py_object
     loaded.try_next_capsules.argtypes = [c_void_p, POINTER(Batch), c_uint32]
+    loaded.gpu_copy_start.argtypes = [POINTER(GpuCopy)]
     atexit.register(_at_exit, loaded)
     return loaded
 

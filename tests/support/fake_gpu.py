@@ -38,6 +38,9 @@ class FakeGpu:
         self.calls = self.most_queued = 0
         FakeGpu.made.append(self)
 
+    def numa_node(self):
+        return 0
+
     def slot(self, sources):
         return FakeSlot(sources)
 
