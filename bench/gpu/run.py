@@ -34,6 +34,7 @@ def arguments():
     parser.add_argument("--feeds", nargs="*", default=[feed for feed in FEEDS if feed != "dali" or has_dali()], choices=FEEDS)
     parser.add_argument("--workers", type=int, help="Headrace's decode threads (num_workers); without it as many as cores")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--rival-repeats", type=int, help="of feeds that are not ours, if fewer")
     parser.add_argument("--seconds", type=float, default=10, help="of each run, warm-up not counted")
     chosen = parser.parse_args()
     if chosen.photos is None:
@@ -69,9 +70,11 @@ class Runner:
     def alternating(self, what, feeds):
         """{feed: [result of each run]}"""
         runs = {feed: [] for feed in feeds}
-        for _ in range(self._chosen.repeats):
+        rival_repeats = self._chosen.rival_repeats or self._chosen.repeats
+        for number in range(self._chosen.repeats):
             for feed in feeds:
-                runs[feed].append(self.run(what, feed))
+                if number < rival_repeats or feed not in ("dataloader", "dali"):
+                    runs[feed].append(self.run(what, feed))
         return runs
 
 
