@@ -9,11 +9,21 @@ namespace headrace {
 
 using Json = nlohmann::json;
 
+absl::StatusOr<Json> ParseObject(const std::string& text, const std::string& what) {
+  constexpr int kMaxDepth = 32;
+  // Copies and texts of a value take a stack frame for each level: a request of brackets alone would end the daemon.
+  bool too_deep = false;
+  const auto is_shallow = [&](int depth, Json::parse_event_t, const Json&) { return !(too_deep |= depth > kMaxDepth); };
+  Json object = Json::parse(text, is_shallow, /*allow_exceptions=*/false);
+  if (too_deep) return absl::InvalidArgumentError(absl::StrCat(what, " is nested more than ", kMaxDepth, " levels deep"));
+  if (!object.is_object()) return absl::InvalidArgumentError(what + " is not a JSON object");
+  return object;
+}
+
 absl::StatusOr<Json> ParseRequest(const std::string& body, std::initializer_list<const char*> keys) {
-  Json request = Json::parse(body, nullptr, /*allow_exceptions=*/false);
-  if (!request.is_object()) return absl::InvalidArgumentError("the request's body is not a JSON object");
+  HEADRACE_ASSIGN_OR_RETURN(Json request, ParseObject(body, "the request's body"));
   for (const auto& [key, value] : request.items()) {
-    const bool known = std::any_of(keys.begin(), keys.end(), [&](std::string_view name) { return name == key; });
+    const bool known = std::any_of(keys.begin(), keys.end(), [&key = key](std::string_view name) { return name == key; });
     if (!known) return absl::InvalidArgumentError(absl::StrCat("unknown key '", key, "' in the request"));
   }
   return request;

@@ -11,6 +11,9 @@
 
 namespace headrace {
 
+// INVALID_ARGUMENT unless `text` is an object of few levels; `what` names it in messages.
+absl::StatusOr<nlohmann::json> ParseObject(const std::string& text, const std::string& what);
+
 // INVALID_ARGUMENT unless `body` is an object with no other keys than these.
 absl::StatusOr<nlohmann::json> ParseRequest(const std::string& body, std::initializer_list<const char*> keys);
 

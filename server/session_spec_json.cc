@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/request_json.h"
 
 namespace headrace {
 namespace {
@@ -102,8 +103,7 @@ absl::Status ReadKey(const std::string& key, const Json& value, SessionSpec* spe
 }  // namespace
 
 absl::StatusOr<SessionSpec> ParseSessionSpec(const std::string& json, const OpenDataset& open) {
-  const Json parsed = Json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (!parsed.is_object()) return absl::InvalidArgumentError("the session's spec is not a JSON object");
+  HEADRACE_ASSIGN_OR_RETURN(const Json parsed, ParseObject(json, "the session's spec"));
   SessionSpec spec;
   std::string dataset;
   Json recipe = Json::object();

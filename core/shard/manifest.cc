@@ -25,9 +25,9 @@ std::string ShardPath(const std::string& dir, uint32_t shard, const char* suffix
 }
 
 // Throws nlohmann's exceptions and std::runtime_error; ParseManifest turns them into a Status.
-Manifest FromJson(const Json& json) {
+Manifest FromJson(const nlohmann::json& json) {
   Manifest manifest;
-  for (const Json& entry : json.at("fields")) {
+  for (const auto& entry : json.at("fields")) {
     const auto kind = KindFromName(entry.at("kind").get<std::string>());
     if (!kind.ok()) throw std::runtime_error(std::string(kind.status().message()));
     Field field{entry.at("name").get<std::string>(), *kind, 0};
@@ -36,7 +36,7 @@ Manifest FromJson(const Json& json) {
     manifest.fields.push_back(std::move(field));
   }
   manifest.classes = json.at("classes").get<std::vector<std::string>>();
-  for (const Json& entry : json.at("shards")) {
+  for (const auto& entry : json.at("shards")) {
     ShardEntry shard;
     shard.samples = entry.at("samples").get<uint64_t>();
     shard.lmdb_bytes = entry.at("lmdb_bytes").get<uint64_t>();
@@ -134,12 +134,14 @@ std::string ManifestToJson(const Manifest& manifest) {
 }
 
 absl::StatusOr<Manifest> ParseManifest(const std::string& text, const std::string& what) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || json.value("format", Json()) != kFormatName) {
+  // Copies and texts of a value take a stack frame for each of its levels, and ordered_json copies while it parses.
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("format") || json["format"] != kFormatName) {
     return absl::DataLossError(absl::StrCat(what, " does not describe a Headrace dataset"));
   }
-  if (json.value("version", Json()) != kManifestVersion) {
-    return absl::DataLossError(absl::StrCat(what, " has version ", json.value("version", Json()).dump(),
+  if (!json.contains("version") || json["version"] != kManifestVersion) {
+    const bool is_number = json.contains("version") && json["version"].is_number();
+    return absl::DataLossError(absl::StrCat(what, " has ", is_number ? "version " + json["version"].dump() : "no version",
                                             "; this program reads version ", kManifestVersion));
   }
   try {

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/headrace.grpc.pb.h"
+#include "server/request_json.h"
 
 namespace headrace {
 namespace {
@@ -102,9 +103,9 @@ class Calls final : public v1::Headrace::Service {
   }
 
   grpc::Status Audit(grpc::ServerContext*, const v1::AuditRequest* request, v1::AuditAnswer* answer) override {
-    const nlohmann::json spec = nlohmann::json::parse(request->spec_json(), nullptr, false);
-    if (!spec.is_object()) return {grpc::StatusCode::INVALID_ARGUMENT, "spec_json is not a JSON object"};
-    const nlohmann::json body = {{"spec", spec},
+    const absl::StatusOr<nlohmann::json> spec = ParseObject(request->spec_json(), "spec_json");
+    if (!spec.ok()) return ToGrpc(spec.status());
+    const nlohmann::json body = {{"spec", *spec},
                                  {"epoch", request->epoch()},
                                  {"position", request->position()},
                                  {"step", request->step()}};

@@ -99,9 +99,10 @@ TEST_F(FramingTest, BodiesThatAreNoJsonObjectsAreInvalidArguments) {
   RawClient client(daemon_.socket());
   client.Hello();
   const std::string deep(HR_MAX_REQUEST_BYTES / 2, '[');
+  const std::string deep_value = "{\"spec\": " + deep.substr(20) + std::string(deep.size() - 20, ']') + ", \"step\": 0}";
   for (const std::string& body : {std::string(), std::string("null"), std::string("[]"), std::string("{"),
                                   std::string("{\"session\": \"\xff\"}"), std::string("{\"unknown\": 1}"),
-                                  std::string("{\"session\": -1}"), std::string("{\"session\": 1.5}"), deep}) {
+                                  std::string("{\"session\": -1}"), std::string("{\"session\": 1.5}"), deep, deep_value}) {
     for (const uint32_t type : {HR_STATS, HR_DESCRIBE, HR_SAMPLE, HR_AUDIT}) {
       if (type == HR_STATS || body.find("session") == std::string::npos) {
         EXPECT_EQ(client.Request(type, body).error_code(), static_cast<uint32_t>(absl::StatusCode::kInvalidArgument))

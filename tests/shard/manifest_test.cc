@@ -69,6 +69,12 @@ TEST(Manifest, DamagedDescriptionsAreRefused) {
   EXPECT_TRUE(changed([](Json& json) { json["new key"] = 1; }).ok());
   EXPECT_TRUE(absl::IsDataLoss(changed([](Json& json) { json["format"] = "other"; })));
   EXPECT_THAT(changed([](Json& json) { json["version"] = 2; }).ToString(), HasSubstr("version 2"));
+  for (const char* key : {"format", "version"}) {
+    const std::string deep(1000000, '['), close(1000000, ']');
+    std::string text = good;
+    text.replace(text.find(key) + std::string(key).size() + 3, 0, deep + close + ", \"x\": ");
+    EXPECT_TRUE(absl::IsDataLoss(ParseManifest(text, "dataset.json").status()));
+  }
   EXPECT_TRUE(absl::IsDataLoss(changed([](Json& json) { json["samples"] = 31; })));
   EXPECT_TRUE(absl::IsDataLoss(changed([](Json& json) { json["classes"][0] = "x"; })));
   EXPECT_TRUE(absl::IsDataLoss(changed([](Json& json) { json["classes"] = 7; })));
