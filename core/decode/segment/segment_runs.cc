@@ -145,7 +145,7 @@ bool SegmentRuns::Start(int stream) {
   const uint64_t base = static_cast<uint64_t>(bytes - context_->bytes[0]) * 8;
   state.bit = base + static_cast<uint64_t>(pending_bit_);
 
-  // What lies behind the region is not decoded; then nothing can be said of the run's end.
+  // What lies behind the region is not decoded; then of the run's end only this can be said, that it is among its bytes.
   run.decoded = std::max(std::min(run.count, job_.plan->last_mcu + 1 - run.mcu), 1);
   state.position = static_cast<uint64_t>((interval_ - run.decoded) * blocks_ * kBlockPositions);
   state.end = static_cast<uint64_t>(interval_ * blocks_ * kBlockPositions - kBlockPositions + kBehindBlock);
@@ -166,12 +166,11 @@ bool SegmentRuns::Start(int stream) {
 // Where the run must end: at the next entry's bit, or fewer than 8 bits before a marker or the scan's end.
 void SegmentRuns::SetEnd(uint64_t base, uint64_t size, bool at_marker, Run* run) {
   run->min_end_bit = 0;
-  run->max_end_bit = UINT64_MAX;
+  run->max_end_bit = base + size * 8;  // behind it lie bytes of other runs, perhaps of other images
   run->checks_dc = false;
   if (run->decoded < run->count) return;
   failed_ |= size == 0;
   if (at_marker || !has_end_point_) {
-    run->max_end_bit = base + size * 8;
     run->min_end_bit = run->max_end_bit - std::min<uint64_t>(7, size * 8);
   } else {
     run->min_end_bit = run->max_end_bit = base + size * 8 - 8 + end_point_.bit;
