@@ -266,7 +266,15 @@ absl::Status CompleteSettings(Settings* settings) {
 
 std::string FormatSettings(const Settings& settings) {
   const auto quoted = [](std::string* out, const std::string& value) {
-    absl::StrAppend(out, "\"", absl::StrReplaceAll(value, {{"\\", "\\\\"}, {"\"", "\\\""}}), "\"");
+    *out += '"';
+    for (const char c : value) {
+      if ((c >= 0 && c < ' ') || c == '\x7f') {
+        absl::StrAppend(out, "\\u", absl::Hex(c, absl::kZeroPad4));
+      } else {
+        absl::StrAppend(out, c == '"' || c == '\\' ? "\\" : "", std::string(1, c));
+      }
+    }
+    *out += '"';
   };
   std::string text;
   for (const Setting& setting : SettingsTable()) {
@@ -280,7 +288,10 @@ std::string FormatSettings(const Settings& settings) {
     } else {
       quoted(&value, values[0]);
     }
-    absl::StrAppend(&text, setting.name, " = ", value, setting.unit.empty() ? "" : "  # ", setting.unit, "\n");
+    // No text is how some defaults are kept; it cannot be set.
+    const bool is_unset = !setting.is_list && values[0].empty();
+    absl::StrAppend(&text, is_unset ? "# " : "", setting.name, " = ", value, setting.unit.empty() ? "" : "  # ",
+                    setting.unit, "\n");
   }
   return text;
 }

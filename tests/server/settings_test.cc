@@ -96,7 +96,7 @@ TEST(Settings, NeedDataUnlessTheDaemonIsPrivate) {
 TEST(Settings, PrintedAreAConfigurationFileWithTheSameSettings) {
   testing::TemporaryFolder folder;
   Settings settings;
-  settings.data = {"/data", "/mnt/\"quoted\\ one"};
+  settings.data = {"/data", "/mnt/\"quoted\\ one", "two\nlines\x7f"};
   settings.threads = 7;
   settings.host_memory = 3ull << 30;
   settings.socket_mode = 0660;
@@ -112,6 +112,8 @@ TEST(Settings, PrintedAreAConfigurationFileWithTheSameSettings) {
   EXPECT_EQ(FormatSettings(read), text);
   EXPECT_EQ(read.data, settings.data);
   EXPECT_EQ(read.socket_mode, 0660);
+  settings.log_file.clear();
+  EXPECT_TRUE(LoadConfigFile(folder.Write("b.toml", FormatSettings(settings)), false, &read).ok());
 }
 
 struct BadFile {
