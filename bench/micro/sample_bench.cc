@@ -25,6 +25,7 @@
 #include "core/decode/segment/kernels.h"
 #include "core/decode/segment/segment_decoder.h"
 #include "tests/support/indexed_jpeg.h"
+#include "tests/support/test_files.h"
 
 namespace headrace {
 namespace {

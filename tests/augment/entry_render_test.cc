@@ -11,6 +11,7 @@
 #include "tests/augment/simd_targets.h"
 #include "tests/support/indexed_jpeg.h"
 #include "tests/support/jpeg_maker.h"
+#include "tests/support/test_files.h"
 
 // Samples from entry points against the same samples through libjpeg: every bit must be the same.
 
