@@ -3,11 +3,12 @@
 
 #include "absl/types/span.h"
 #include "core/shard/dataset.h"
+#include "core/shard/format.h"
 
 namespace headrace {
 
-// Default limit on width × height, as Pillow's MAX_IMAGE_PIXELS × 2 (where Pillow raises).
-inline constexpr uint64_t kMaxPixels = uint64_t{2} * 89478485;
+// Default limit on width × height.
+inline constexpr uint64_t kMaxPixels = kMaxImagePixels;
 
 // Format by magic number, then size, sampling and EXIF orientation (Pillow's rules of ImageOps.exif_transpose: first
 // EXIF block, any odd value is 1) from the headers. INVALID_ARGUMENT with a short reason when this is no image that the

@@ -17,7 +17,8 @@ inline constexpr uint32_t kIndexFieldBytes = 64;        // per field, in the fie
 inline constexpr uint32_t kMaxFields = 256;
 inline constexpr uint32_t kMaxFieldNameBytes = 55;
 inline constexpr uint64_t kMaxSamplesPerShard = 262144;  // bounds the packer's memory for rows
-inline constexpr uint64_t kMaxImagePixels = uint64_t{1} << 30;  // width × height that a row may claim
+// width × height that a row may claim and an image may have: Pillow's MAX_IMAGE_PIXELS × 2 (where Pillow raises).
+inline constexpr uint64_t kMaxImagePixels = uint64_t{2} * 89478485;
 inline constexpr uint32_t kEntryAlignment = 64;      // of what lies among the entry data
 inline constexpr uint32_t kMaxRowBytes = 48 + 24 * kMaxFields + 64;
 

@@ -241,7 +241,7 @@ TEST(JpegDecoder, KeepsNoTablesOfTheFileBefore) {
       << "usable after an error";
 }
 
-TEST(JpegDecoder, RefusesAnotherSizeThanTheIndexSays) {
+TEST(JpegDecoder, RefusesAnotherSizeThanTheIndexSaysBeforeItTakesMemory) {
   const std::vector<uint8_t> file = Picture(Process::kBaseline);
   absl::StatusOr<ImageInfo> info = ReadJpegHeader(file);
   ASSERT_TRUE(info.ok());
@@ -250,6 +250,7 @@ TEST(JpegDecoder, RefusesAnotherSizeThanTheIndexSays) {
   RgbImage image;
   const absl::Status status = decoder.Decode(file, *info, Everything(*info), &image, nullptr);
   EXPECT_THAT(MessageOf(status), HasSubstr("another size"));
+  EXPECT_EQ(image.pixels.capacity(), 0u);
 }
 
 // Progressive files whose scan header is repeated without data.

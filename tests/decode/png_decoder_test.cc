@@ -199,6 +199,17 @@ TEST(PngDecoder, RefusesAFileThatIsCutOff) {
   }
 }
 
+TEST(PngDecoder, RefusesAnotherSizeThanTheIndexSaysBeforeItTakesMemory) {
+  const std::vector<uint8_t> file = Photo(false).file;
+  absl::StatusOr<ImageInfo> info = ReadPngHeader(file);
+  ASSERT_TRUE(info.ok());
+  info->height += 1;
+  RgbImage image;
+  const Rect whole = {0, 0, static_cast<int>(info->height), static_cast<int>(info->width)};
+  EXPECT_FALSE(PngDecoder().Decode(file, *info, whole, &image, nullptr).ok());
+  EXPECT_EQ(image.pixels.capacity(), 0u);
+}
+
 TEST(PngDecoder, RefusesAWrongChecksum) {
   std::vector<uint8_t> file = Photo(false).file;
   file[file.size() - 13] ^= 1;  // the last byte of IDAT's checksum; IEND has 12 bytes

@@ -119,6 +119,7 @@ bool JpegDecoder::State::Run(absl::Span<const uint8_t> bytes, const ImageInfo& i
   // last file, and lend them to a file that has none.
   jpeg_create_decompress(&cinfo);
   Start(bytes, info);
+  out->Resize(region.width, region.height);  // not before the file has been found to be of the size that the index claims
   ReadRegion(region, out);
   jpeg_destroy_decompress(&cinfo);
   return true;
@@ -130,7 +131,6 @@ JpegDecoder::~JpegDecoder() = default;
 absl::Status JpegDecoder::Decode(absl::Span<const uint8_t> bytes, const ImageInfo& info,
                                  const Rect& region, RgbImage* out, std::string* warning) {
   State& state = *state_;
-  out->Resize(region.width, region.height);
   state.cinfo.err = state.errors.Start();
   if (!state.Run(bytes, info, region, out)) {
     return absl::InvalidArgumentError(absl::StrCat("JPEG: ", std::string(state.errors.error)));

@@ -152,7 +152,9 @@ bool PngDecoder::State::Run(const ImageInfo& info, const Rect& region, RgbImage*
   if (png == nullptr) return false;
   png_info = png_create_info_struct(png);
   if (png_info == nullptr) png_error(png, "out of memory");
-  ReadRegion(Start(info), info, region, out);
+  const Layout layout = Start(info);
+  out->Resize(region.width, region.height);  // not before the file has been found to be of the size that the index claims
+  ReadRegion(layout, info, region, out);
   png_destroy_read_struct(&png, &png_info, nullptr);
   return true;
 }
@@ -163,7 +165,6 @@ PngDecoder::~PngDecoder() = default;
 absl::Status PngDecoder::Decode(absl::Span<const uint8_t> bytes, const ImageInfo& info,
                                 const Rect& region, RgbImage* out, std::string* warning) {
   State& state = *state_;
-  out->Resize(region.width, region.height);
   state.rest = bytes;
   state.error[0] = state.warning[0] = '\0';
   if (!state.Run(info, region, out)) {
