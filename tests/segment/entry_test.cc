@@ -36,6 +36,10 @@ TEST(JpegFrame, RefusesWhatCannotHaveEntryPoints) {
     if (options.sampling.components() == 1 && process == Process::kScanPerComponent) continue;
     EXPECT_EQ(ParseJpegFrame(MakeJpeg(options, &random)).status().code(), absl::StatusCode::kUnimplemented);
   }
+  options.process = Process::kBaseline;
+  std::vector<uint8_t> other_jfif = MakeJpeg(options, &random);
+  other_jfif[11] = 2;
+  EXPECT_EQ(ParseJpegFrame(other_jfif).status().message(), "another version of JFIF");
   EXPECT_FALSE(ParseJpegFrame({}).ok());
 }
 
@@ -140,6 +144,11 @@ TEST_F(Entries, AreBuiltOnlyFromAFlawlessScan) {
   EntryBuilder builder;
   std::vector<uint8_t> cut(file_.begin(), file_.end() - 2);
   EXPECT_FALSE(builder.Build(cut, frame_, 8).ok()) << "no EOI";
+  std::vector<uint8_t> filled = file_;
+  filled.insert(filled.end() - 2, kMaxEndBytes - 2, 0xFF);
+  EXPECT_TRUE(builder.Build(filled, frame_, 8).ok());
+  filled.insert(filled.end() - 2, 0xFF);
+  EXPECT_FALSE(builder.Build(filled, frame_, 8).ok()) << "fill bytes";
   std::vector<uint8_t> longer = file_;
   longer.insert(longer.end() - 2, 4, 0x55);
   EXPECT_FALSE(builder.Build(longer, frame_, 8).ok()) << "bytes left over";

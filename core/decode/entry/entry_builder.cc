@@ -86,6 +86,7 @@ class EntryBuilder::Impl {
         continue;
       }
       if (marker != 0xD9) return Flawed(absl::StrCat("marker ", marker, " behind the scan"));
+      if (in - ff > ptrdiff_t{kMaxEndBytes}) return Flawed("too many fill bytes before EOI");
       entries_.scan_bytes = static_cast<uint32_t>(ff - scan.data());
       std::memset(out, 0, clean_.data() + clean_.size() - out);
       return absl::OkStatus();

@@ -2,6 +2,7 @@
 // stores no coefficient.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/types/span.h"
@@ -10,6 +11,9 @@
 #include "core/decode/entry/jpeg_frame.h"
 
 namespace headrace {
+
+// Behind a scan with entry points stand EOI and fill bytes before it, so many together at most.
+inline constexpr uint32_t kMaxEndBytes = 16;
 
 // One per packing thread; not thread-safe. Keeps its memory between calls, 6 MB.
 // Cost: about 110 cycles per block, 0.9 million for a photo of 110 kB; twice that where restart intervals are short.

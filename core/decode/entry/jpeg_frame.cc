@@ -104,7 +104,10 @@ class FrameParser {
       case 0xDC:
         return Unsupported("DNL");
       case 0xE0:
-        if (body.size() >= 14 && std::equal(body.begin(), body.begin() + 5, "JFIF")) jfif_ = true;
+        if (body.size() >= 14 && std::equal(body.begin(), body.begin() + 5, "JFIF")) {
+          if (body[5] != 1) return Unsupported("another version of JFIF");  // libjpeg warns
+          jfif_ = true;
+        }
         return absl::OkStatus();
       case 0xEE:
         if (body.size() >= 12 && std::equal(body.begin(), body.begin() + 5, "Adobe")) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/decode/cmyk.h"
+#include "core/decode/entry/entry_builder.h"
 #include "core/decode/segment/kernels.h"
 #include "core/decode/segment/region_plan.h"
 #include "core/decode/segment/segment_runs.h"
@@ -19,7 +20,6 @@ constexpr int kSegmentsAhead = 8;
 
 // Behind the last row libjpeg looks at the end of the file, so that must be as it was.
 bool TouchesEnd(const JpegFrame& frame, const Rect& region) { return region.top + region.height == frame.height; }
-constexpr uint32_t kEndBytes = 16;  // that are looked at
 
 // EOI, perhaps behind fill bytes.
 bool IsEnd(absl::Span<const uint8_t> bytes) {
@@ -48,7 +48,7 @@ class SegmentDecoder::Impl {
     const uint64_t first_byte = begin - std::min<uint64_t>(begin, frame.scan_offset);
     if (TouchesEnd(frame, region)) {
       const uint64_t end = entries.scan_bytes() - std::min<uint64_t>(entries.scan_bytes(), first_byte);
-      if (end > bytes.size() || !IsEnd(bytes.subspan(end, kEndBytes))) {
+      if (end > bytes.size() || !IsEnd(bytes.subspan(end, kMaxEndBytes))) {
         return absl::DataLossError("the image does not end where its entry data says");
       }
     }
@@ -215,7 +215,7 @@ absl::StatusOr<ByteRange> SegmentDecoder::NeededBytes(const EntryView& entries, 
       !entries.SegmentEnd(plan.last_row, plan.last_mcu / entries.interval(), &end) || end < first.byte) {
     return absl::DataLossError("entry data: the entries are out of order");
   }
-  if (TouchesEnd(entries.frame(), region)) end = entries.scan_bytes() + kEndBytes;
+  if (TouchesEnd(entries.frame(), region)) end = entries.scan_bytes() + kMaxEndBytes;
   return ByteRange{uint64_t{entries.frame().scan_offset} + first.byte, uint64_t{entries.frame().scan_offset} + end};
 }
 
