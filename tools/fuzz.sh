@@ -3,7 +3,7 @@
 #
 #   tools/fuzz.sh [SECONDS [TARGET...]]     60 seconds, all targets
 #
-# Inputs that reach something new are added to tests/fuzz/corpus/TARGET/, which is kept minimal. Stops at the first finding, exits
+# Inputs that reach new code are added to tests/fuzz/corpus/TARGET/. Stops at the first finding, exits
 # with 1, and names the input: run it again with build/fuzz/tests/fuzz/fuzz_TARGET INPUT. Once the fault is mended, the
 # input belongs into the corpus.
 set -euo pipefail
@@ -27,7 +27,7 @@ cmake --build --preset fuzz --parallel "$(nproc)" --target "${targets[@]/#/fuzz_
 for target in "${targets[@]}"; do
   say "$target: $seconds s"
   corpus=$ROOT/tests/fuzz/corpus/$target log=$logs/fuzz-$target.log
-  # What was found before goes on, although only what the minimal corpus needs is kept in the repository.
+  # What was found before goes on from there; the repository gets only what reaches code that nothing in it reaches.
   found=$ROOT/build/fuzz-corpus/$target
   mkdir -p "$corpus" "$found"
   if ! "$folder/fuzz_$target" -max_total_time="$seconds" -len_control=10 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
@@ -37,6 +37,6 @@ for target in "${targets[@]}"; do
     exit 1
   fi
   grep -E 'DONE|stat::number_of_executed_units|stat::peak_rss_mb' "$log"
-  "$folder/fuzz_$target" -merge=1 "$corpus" "$found" >"$log.merge" 2>&1 || { tail -n 60 "$log.merge"; exit 1; }
+  "$folder/fuzz_$target" -merge=1 -use_counters=0 "$corpus" "$found" >"$log.merge" 2>&1 || { tail -n 60 "$log.merge"; exit 1; }
   echo "corpus: $(find "$corpus" -type f | wc -l) files, $(du -sb "$corpus" | cut -f 1) bytes"
 done
