@@ -30,13 +30,14 @@ for target in "${targets[@]}"; do
   # What was found before goes on from there; the repository gets only what reaches code that nothing in it reaches.
   found=$ROOT/build/fuzz-corpus/$target
   mkdir -p "$corpus" "$found"
-  if ! "$folder/fuzz_$target" -max_total_time="$seconds" -len_control=10 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
-    -artifact_prefix="$found-" "$found" "$corpus" >"$log" 2>&1; then
+  if ! "$folder/fuzz_$target" -max_total_time="$seconds" -max_len=1200 -len_control=10 -timeout=10 -rss_limit_mb=2048 \
+    -print_final_stats=1 -artifact_prefix="$found-" "$found" "$corpus" >"$log" 2>&1; then
     tail -n 60 "$log"
-    echo "tools/fuzz.sh: $target: a finding; the input is $(grep -oP 'Test unit written to \K.*' "$log" || echo 'not known'), the log $log" >&2
+    input=$(grep -aoP 'Test unit written to \K.*' "$log" || echo "not known")
+    echo "tools/fuzz.sh: $target: a finding; the input is $input, the log $log" >&2
     exit 1
   fi
-  grep -E 'DONE|stat::number_of_executed_units|stat::peak_rss_mb' "$log"
+  grep -aE 'DONE|stat::number_of_executed_units|stat::peak_rss_mb' "$log"
   "$folder/fuzz_$target" -merge=1 -use_counters=0 "$corpus" "$found" >"$log.merge" 2>&1 || { tail -n 60 "$log.merge"; exit 1; }
   echo "corpus: $(find "$corpus" -type f | wc -l) files, $(du -sb "$corpus" | cut -f 1) bytes"
 done
