@@ -157,11 +157,11 @@ class Loader:
         finally:
             timing.waited(entered)
         session = self._session
-        addresses = session.addresses
-        result = tuple([convert(capsules[i], addresses[i]) for i, convert in self._convert])
+        batch = session.batch
+        result = self._convert(capsules, session.addresses)
         progress.advance()
-        timing.samples += session.batch.length
-        timing.bad_samples += session.batch.bad_samples
+        timing.samples += batch.length
+        timing.bad_samples += batch.bad_samples
         return result
 
     def _wait_for_batch(self, progress):
@@ -191,16 +191,18 @@ class Loader:
             session = self._open_session(
                 self._link.connection(), self._spec, self.dataset.hash, *target, self._timeout, self._return_index
             )
-            fields = session.fields[: session.num_wanted]
-            self._convert = [(i, self._converter_of(field, session)) for i, field in enumerate(fields)]
+            self._convert = self._batch_converter(session.fields[: session.num_wanted], session)
             self._session = session
         elif self._steps.normalized(*session.cursor) != target:
             session.seek(*target, self._timeout)
         else:
             session.cursor = target
 
-    def _converter_of(self, field, session):
-        return _text.converter(field, session.batch) if field.dtype == "text" else self._converter(field)
+    def _batch_converter(self, fields, session):
+        """A function (DLPack capsules, addresses of their DLManagedTensors) → what users get of a batch."""
+        text = [_text.converter(field, session.batch) if field.dtype == "text" else None for field in fields]
+        converters = [convert or self._converter(field) for field, convert in zip(fields, text)]
+        return lambda capsules, addresses: tuple([convert(capsules[i], addresses[i]) for i, convert in enumerate(converters)])
 
     def _drop_session(self):
         session, self._session = self._session, None

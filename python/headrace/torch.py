@@ -94,8 +94,12 @@ class DataLoader(Loader):
         copy = lambda capsule, _: _new_tensor(capsule).clone()  # noqa: E731
         return _copying.CopyingSession(gpu, self.prefetch_factor, copy, connection, spec, *arguments)
 
-    def _converter_of(self, field, session):
-        return super()._converter_of(field, session) if self._device is None else lambda value, _: value
+    def _batch_converter(self, fields, session):
+        if self._device is not None:
+            return lambda values, _: tuple(values)
+        if self.pin_memory or any(field.dtype == "text" for field in fields):
+            return super()._batch_converter(fields, session)
+        return lambda capsules, _: tuple(map(_new_tensor, capsules))
 
     def _converter(self, field):
         if not self.pin_memory:
