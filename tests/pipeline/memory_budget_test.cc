@@ -7,6 +7,7 @@
 
 #include "core/pipeline/pipeline.h"
 #include "tests/pipeline/fake_client.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_dataset.h"
 
 namespace headrace::testing {
@@ -15,15 +16,14 @@ namespace {
 // A /proc and a /sys/fs/cgroup of its own.
 class CgroupTest : public ::testing::Test {
  protected:
-  CgroupTest() : root_(::testing::TempDir() + "/cgroup_test") { std::filesystem::remove_all(root_); }
-  ~CgroupTest() override { std::filesystem::remove_all(root_); }
   void Write(const std::string& path, const std::string& text) {
     std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
     std::ofstream(root_ + path) << text;
   }
   std::optional<CgroupMemory> Read() { return ReadCgroupMemory(root_ + "/proc", root_ + "/sys"); }
 
-  const std::string root_;
+  const TemporaryFolder folder_;
+  const std::string root_ = folder_.path();
 };
 
 TEST_F(CgroupTest, NoGroupHasNoLimit) {
