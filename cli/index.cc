@@ -33,8 +33,7 @@ int RunIndex(const Arguments& arguments) {
     status = RebuildIndex(arguments.dataset, arguments.threads, arguments.entry_interval, &progress);
   };
   RunWithProgress(rebuild, view, &progress.stop, arguments.quiet);
-  for (const std::string& warning : progress.warnings)
-    std::fprintf(stderr, "warning: %s\n", warning.c_str());
+  for (const std::string& warning : progress.warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
   if (!status.ok()) {
     PrintError(status);
     return kExitFailed;

@@ -24,7 +24,7 @@ void CheckEntryPoints(absl::Span<const uint8_t> file, const ImageInfo& info, int
   static std::mutex large;
   static JpegTranscoder transcoder;
   std::string tables, encoded;
-  EntryMaker({.interval = interval}, &large).Make(file, info, &tables, &encoded);
+  Check(EntryMaker({.interval = interval}, &large).Make(file, info, &tables, &encoded).ok());
   if (encoded.empty()) return;
   JpegCoefficients coefficients;
   Check(transcoder.Read(file, &coefficients).ok());

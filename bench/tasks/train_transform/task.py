@@ -76,9 +76,8 @@ def run(options):
     rivals = ["headrace", *(["headrace_avx2"] if has_avx512() else []), "torchvision", "dali"]
     runs = measure(options, rivals, WARM_UP, BATCHES, options.repeats)
     rows = [harness.median_row(NAMES[name], "img/s", runs[name], "images_per_s") for name in runs]
-    bars = [("headrace", "torchvision", 9), ("headrace", "dali", 4.5)]
-    if has_avx512():
-        bars = [("headrace", "torchvision", 9), ("headrace", "dali", 6), ("headrace_avx2", "dali", 4.5)]
+    bars = [("headrace", "torchvision", 9), ("headrace", "dali", 6 if has_avx512() else 4.5)]
+    bars += [("headrace_avx2", "dali", 4.5)] if has_avx512() else []
     for ours, name, bar in bars:
         ratio = rate(runs[ours]) / rate(runs[name])
         rows.append(harness.Row(f"{NAMES[ours]} / {NAMES[name]}", ratio, "×", bar=f"≥ {bar} ×", met=ratio >= bar))
