@@ -31,8 +31,7 @@ struct SessionSpec {
   OnBadSample on_bad_sample = OnBadSample::kFail;
   int prefetch_factor = 2;  // slots = prefetch_factor + 2
   int max_threads = 0;      // num_workers; 0: as many as the daemon has
-  int numa_node =
-      -1;  // where slots and threads are to be near (the trainer's GPU's node); −1: anywhere
+  int numa_node = -1;       // where slots and threads are to be near (the trainer's GPU's node); −1: anywhere
 
   // INVALID_ARGUMENT naming the key when a value is out of range, a field does not exist, or shapes would differ.
   absl::Status Validate() const;
