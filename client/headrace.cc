@@ -208,20 +208,27 @@ void hr_session_get_stats(const hr_session* session, hr_session_stats* out) {
 
 void hr_set_python_functions(const hr_python_functions* functions) { g_python = *functions; }
 
-void* hr_session_try_next_capsules(hr_session* session, hr_batch* batch, uint32_t max_fields) {
+void* hr_session_try_next_capsules(hr_session* session, hr_batch* batch, uint32_t max_fields,
+                                   void* convert) {
   const int taken = hr_session_try_next(session, batch, max_fields);
   if (taken < 0) return g_python.PyErr_NoMemory();
   const uint32_t num_fields = taken ? batch->num_fields : 0;
   void* tuple = g_python.PyTuple_New(num_fields);
   for (uint32_t i = 0; i < num_fields; ++i) {
-    void* capsule =
+    void* item =
         tuple ? g_python.PyCapsule_New(batch->fields[i], kDlTensor, DestroyCapsule) : nullptr;
-    if (capsule == nullptr) {
+    if (item == nullptr) {
       batch->fields[i]->deleter(batch->fields[i]);
-      if (tuple != nullptr) g_python.Py_DecRef(tuple);
+    } else if (convert != nullptr) {
+      void* capsule = item;
+      item = g_python.PyObject_CallFunctionObjArgs(convert, capsule, nullptr);
+      g_python.Py_DecRef(capsule);
+    }
+    if (item != nullptr) {
+      g_python.PyTuple_SetItem(tuple, i, item);
+    } else if (tuple != nullptr) {
+      g_python.Py_DecRef(tuple);
       tuple = nullptr;
-    } else {
-      g_python.PyTuple_SetItem(tuple, i, capsule);
     }
   }
   return tuple;

@@ -175,14 +175,16 @@ typedef struct hr_python_functions {
   void* (*PyTuple_New)(intptr_t);
   int (*PyTuple_SetItem)(void*, intptr_t, void*);
   void (*Py_DecRef)(void*);
+  void* (*PyObject_CallFunctionObjArgs)(void*, ...);
   void* (*PyErr_NoMemory)(void);
 } hr_python_functions;
 HR_API void hr_set_python_functions(const hr_python_functions* functions);
-/* hr_session_try_next, called with the interpreter's lock: a new tuple of "dltensor" capsules,
- * empty when no batch is ready; NULL with MemoryError set when there is no memory. A capsule that
- * nobody consumes gives its tensor back. batch->fields holds the tensors' addresses. */
-HR_API void* hr_session_try_next_capsules(hr_session* session, hr_batch* batch,
-                                          uint32_t max_fields);
+/* hr_session_try_next, called with the interpreter's lock: a new tuple of "dltensor" capsules, or,
+ * unless `convert` is NULL, of what this callable makes of each; empty when no batch is ready; NULL
+ * with an exception set when there is no memory, or `convert` raised it. A capsule that nobody
+ * consumes gives its tensor back. batch->fields holds the tensors' addresses. */
+HR_API void* hr_session_try_next_capsules(hr_session* session, hr_batch* batch, uint32_t max_fields,
+                                          void* convert);
 
 /* To be called at exit: from now on deleters only free memory. */
 HR_API void hr_shutdown(void);

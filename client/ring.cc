@@ -109,7 +109,10 @@ std::string Ring::ReadReport(uint32_t slot) const {
 Status Ring::HandOut(uint32_t slot, uint32_t ticket, uint32_t length, uint32_t max_fields,
                      hr_batch* batch) {
   const uint32_t num_fields = std::min(max_fields, answer_.num_fields);
-  const bool copy_all = length == 0 || (MustCopy() && !lease_all_);
+  // Leasing the last slot without a living tensor would leave the daemon nothing to fill while the
+  // trainer waits for it.
+  const bool is_last = num_leased_ + 1 >= answer_.num_slots;
+  const bool copy_all = length == 0 || (is_last && !lease_all_);
   Slot& state = slots_[slot];
   uint32_t num_views = 0;
   for (uint32_t i = 0; i < num_fields; ++i) {
@@ -135,8 +138,10 @@ Status Ring::HandOut(uint32_t slot, uint32_t ticket, uint32_t length, uint32_t m
   batch->num_fields = num_fields;
   batch->length = length;
   batch->leased = num_views > 0 ? 1 : 0;
-  expected_slot_ = (slot + 1) % answer_.num_slots;
+  expected_slot_ = slot + 1 == answer_.num_slots ? 0 : slot + 1;
+  PrefetchExpected();
   if (num_views > 0) {
+    ++num_leased_;
     state.leased_ticket.store(ticket, std::memory_order_relaxed);
     state.living.store(num_views, std::memory_order_relaxed);
   } else {
@@ -145,9 +150,20 @@ Status Ring::HandOut(uint32_t slot, uint32_t ticket, uint32_t length, uint32_t m
   return {};
 }
 
-// Leasing the last slot without a living tensor would leave the daemon nothing to fill while the
-// trainer waits for it.
-bool Ring::MustCopy() const { return CountLeased() + 1 >= answer_.num_slots; }
+// Into this core's caches, what the next HandOut is going to need.
+void Ring::PrefetchExpected() const {
+  const uint32_t slot = expected_slot_;
+  __builtin_prefetch(&control_->slots[slot]);
+  for (uint32_t i = 0; i < answer_.num_fields; ++i) {
+    const hr_field_layout& field = answer_.fields[i];
+    if (lease_all_ || field.bytes >= HR_SMALL_FIELD_BYTES) {
+      __builtin_prefetch(&slots_[slot].views[i], 1);
+      __builtin_prefetch(&slots_[slot].views[i].strides, 1);
+    } else {
+      __builtin_prefetch(data(slot) + field.offset);
+    }
+  }
+}
 
 void Ring::Release(uint32_t slot, uint32_t ticket) {
   control_->slots[slot].released.store(ticket, std::memory_order_seq_cst);
@@ -155,10 +171,15 @@ void Ring::Release(uint32_t slot, uint32_t ticket) {
 }
 
 void Ring::ReleaseDropped() {
+  num_leased_ = 0;
   for (uint32_t i = 0; i < answer_.num_slots; ++i) {
     Slot& slot = slots_[i];
     const uint32_t ticket = slot.leased_ticket.load(std::memory_order_relaxed);
-    if (ticket == 0 || slot.living.load(std::memory_order_acquire) != 0) continue;
+    if (ticket == 0) continue;
+    if (slot.living.load(std::memory_order_acquire) != 0) {
+      ++num_leased_;
+      continue;
+    }
     slot.leased_ticket.store(0, std::memory_order_relaxed);
     Release(i, ticket);
   }

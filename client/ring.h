@@ -60,7 +60,8 @@ class Ring {
   bool stopping() const { return control_->daemon.stopping.load(std::memory_order_acquire) != 0; }
   std::string stop_reason() const;
 
-  // Looks at every slot. Also right on other threads.
+  uint32_t num_leased() const { return num_leased_; }
+  // Look at every slot. Also right on other threads.
   uint32_t CountLeased() const;
   uint32_t CountReady(uint32_t from_ticket) const;
   // Whether it must stay mapped: it has living tensors or is held.
@@ -79,7 +80,7 @@ class Ring {
   uint8_t* data(uint32_t slot) const {
     return base_ + HR_CONTROL_BYTES + slot * answer_.slot_bytes;
   }
-  bool MustCopy() const;
+  void PrefetchExpected() const;
 
   hr_open_answer answer_;
   uint64_t process_ = 0;
@@ -87,6 +88,7 @@ class Ring {
   hr_control* control_ = nullptr;
   std::unique_ptr<Slot[]> slots_;
   uint32_t expected_slot_ = 0;
+  uint32_t num_leased_ = 0;  // as of the last ReleaseDropped and HandOut
   bool given_back_ = false, lease_all_ = false;
   std::atomic<uint32_t> holds_{0};
 };

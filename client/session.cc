@@ -141,7 +141,7 @@ void Session::Advance(const Ring::Line& line) {
   Add(batches_, 1);
   Add(samples_, line.length);
   Add(bad_samples_, line.bad_samples);
-  slots_leased_.store(ring_->CountLeased(), std::memory_order_relaxed);
+  slots_leased_.store(ring_->num_leased(), std::memory_order_relaxed);
   slots_ready_.store(ring_->CountReady(wanted_ + 1), std::memory_order_relaxed);
   ++wanted_;
 }

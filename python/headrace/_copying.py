@@ -21,13 +21,14 @@ class CopyingSession(Session):
     """A session whose batches are copied ahead into GPU memory: next() gives what users get of the fields.
 
     Two cursors: the library's stands behind the newest batch copied, so after a daemon's death it asks for the one behind
-    that; `cursor` and `batch` are those of the batch delivered.
+    that; `cursor` and `batch` belong to the batch delivered.
     """
 
     def __init__(self, gpu, prefetch_factor, index_converter, *arguments):
         _release_retired()
         self._ring = None
         super().__init__(*arguments)
+        del self.take  # for the one below
         self._gpu, self._prefetch_factor = gpu, prefetch_factor
         self._library.hr_session_lease_all(self._handle)
         self._filled = self.batch  # what the library fills
@@ -47,22 +48,31 @@ class CopyingSession(Session):
         self._slots = {}  # of the present ring; by the address of a slot's first managed tensor, which is the library's
         _live.add(self)
 
-    def next(self, timeout_ms):
-        """What users get of the next batch's fields, on the GPU for the caller's current stream."""
+    def take(self):
+        """What users get of the next batch's fields, on the GPU for the caller's current stream; None if none is ready."""
         if _retired:
             _release_retired()
         self._give_back()
         ahead = self._ahead
         while len(ahead) <= self._prefetch_factor and self._copy_next():
             pass
-        if not ahead:
+        return self._deliver() if ahead else None
+
+    def next(self, timeout_ms):
+        """What take() gives, once a batch is ready."""
+        values = self.take()
+        if values is None:
             self._wait(timeout_ms / 1000)
-        batch = ahead.popleft()
-        self.cursor, self.batch = batch.cursor, batch
+            values = self._deliver()
+        return values
+
+    def _deliver(self):
+        batch = self._ahead.popleft()
+        self.batch = batch
         if batch.copies:
             self._gpu.deliver(batch.copies, None if batch.is_copied else batch.slot)
         values, batch.values, batch.copies = batch.values, None, None  # the caller's alone: to be freed when it says, not here
-        return values
+        return tuple(values)
 
     def _give_back(self):
         """Drops the capsules of slots that have been copied; the next look into the ring gives these back."""
@@ -72,7 +82,7 @@ class CopyingSession(Session):
 
     def _copy_next(self):
         """Starts copying the next batch, if one is ready. Whether it was."""
-        capsules = self._try_next(self._handle, self._batch, self.num_wanted)
+        capsules = self._try_next()
         if not capsules:
             return False
         batch = _Copied(self._filled)
@@ -104,8 +114,9 @@ class CopyingSession(Session):
                 if not pending:
                     raise
                 if left <= 0:
+                    epoch, position = self.cursor
                     raise errors.DeadlineExceededError(
-                        f"no batch at epoch {self.cursor[0]}, position {self.cursor[1]} within {seconds:g} s: "
+                        f"no batch at epoch {epoch}, position {position} within {seconds:g} s: "
                         "the GPU has not finished copying earlier ones"
                     ) from None
             self._give_back()
@@ -157,12 +168,13 @@ class CopyingSession(Session):
 class _Copied:
     """A batch whose copies have been started."""
 
-    __slots__ = ("epoch", "position", "length", "bad_samples", "cursor", "copies", "slot", "is_copied", "values")
+    __slots__ = ("epoch", "position", "length", "bad_samples", "next_epoch", "next_position", "copies", "slot", "is_copied",
+                 "values")  # fmt: skip
 
     def __init__(self, filled):
         self.epoch, self.position, self.length = filled.epoch, filled.position, filled.length
         self.bad_samples = filled.bad_samples
-        self.cursor = (filled.next_epoch, filled.next_position)
+        self.next_epoch, self.next_position = filled.next_epoch, filled.next_position
         self.copies, self.slot, self.is_copied = (), None, False
 
 

@@ -136,7 +136,7 @@ class PythonFunctions(ctypes.Structure):
         (name, c_void_p)
         for name in (
             "PyCapsule_IsValid", "PyCapsule_GetPointer", "PyCapsule_New", "PyTuple_New", "PyTuple_SetItem", "Py_DecRef",
-            "PyErr_NoMemory",
+            "PyObject_CallFunctionObjArgs", "PyErr_NoMemory",
         )  # fmt: skip
     ]
 
@@ -225,8 +225,7 @@ def _load():
     # PyDLL: with the interpreter's lock. They never wait, and so cost less than giving the lock back would.
     with_lock = ctypes.PyDLL(library_path())
     loaded.try_next_capsules, loaded.gpu_copy_start = with_lock.hr_session_try_next_capsules, with_lock.hr_gpu_copy_start
-    loaded.try_next_capsules.restype = ctypes.py_object
-    loaded.try_next_capsules.argtypes = [c_void_p, POINTER(Batch), c_uint32]
+    loaded.try_next_capsules.restype = ctypes.py_object  # no argtypes: its one caller converts the arguments once, not per call
     loaded.gpu_copy_start.argtypes = [POINTER(GpuCopy)]
     atexit.register(_at_exit, loaded)
     return loaded

@@ -1,6 +1,7 @@
 """One subscription of this process, by the C library."""
 
 import ctypes
+import functools
 import json
 import threading
 import time
@@ -33,25 +34,39 @@ class Session:
                 connection.handle, text, digest, epoch, position, ms, ctypes.byref(self._handle)
             ),
         )
-        self._try_next = self._library.try_next_capsules
         self.batch = _library.Batch()
         self.addresses = self.batch.fields  # of DLManagedTensors; valid as long as their capsules
-        self._batch = ctypes.byref(self.batch)
         info = self._library.hr_session_info(self._handle).contents
         self.id = info.session_id
         self.order_version, self.pixel_version = info.order_version, info.pixel_version
         self.fields = [Field(info.fields[i]) for i in range(info.num_fields)]
         self.num_wanted = len(self.fields) - (not return_index)  # the first ones that next() gives; the sample numbers are last
-        self.cursor = (epoch, position)  # where the next batch starts, as far as we know
+        self.cursor = (epoch, position)
+        self.convert_with(None)
+
+    def convert_with(self, convert):
+        """Sets what take() returns: the fields as DLPack capsules, or what `convert` makes of each capsule."""
+        # take() fills self.batch; () if no batch is ready. A capsule that nobody consumes gives its tensor back.
+        self.take = self._try_next = functools.partial(
+            self._library.try_next_capsules, self._handle, ctypes.byref(self.batch), ctypes.c_uint32(self.num_wanted),
+            None if convert is None else ctypes.py_object(convert),
+        )  # fmt: skip
+
+    @property
+    def cursor(self):
+        """Where the next batch starts, as far as we know. Kept in self.batch, so that Ctrl-C cannot come between the two."""
+        return (self.batch.next_epoch, self.batch.next_position)
+
+    @cursor.setter
+    def cursor(self, cursor):
+        self.batch.next_epoch, self.batch.next_position = cursor
 
     def next(self, timeout_ms):
-        """Fills self.batch and returns its fields as DLPack capsules, which give back what nobody consumes."""
-        capsules = self._try_next(self._handle, self._batch, self.num_wanted)
+        """What take() gives, once a batch is ready."""
+        capsules = self.take()
         while not capsules:  # a signal handler's exception comes out of the wait, between batches
             self._retry(timeout_ms / 1000, lambda ms: self._library.hr_session_wait(self._handle, ms))
-            capsules = self._try_next(self._handle, self._batch, self.num_wanted)
-        batch = self.batch
-        self.cursor = (batch.next_epoch, batch.next_position)
+            capsules = self.take()
         return capsules
 
     def seek(self, epoch, position, timeout):
@@ -72,6 +87,7 @@ class Session:
             return
         with self._closing:
             handle, self._handle = self._handle, ctypes.c_void_p()
+            self.take = self._try_next = None
             if handle:
                 self._library.hr_session_close(handle)
 

@@ -124,58 +124,65 @@ class Loader:
             self._progress.begin()
             self._align()
             iteration = _Iteration(self)
-            self._iteration = weakref.ref(iteration)
+            self._iteration = weakref.ref(iteration, self._timing.end)
+            self._timing.begin()
             return iteration
 
     def _next_batch(self, iteration):
-        entered = time.perf_counter_ns()
+        """Nothing in here that a ready batch does not need: the trainer's GPU may have run out of work."""
         if self._generation != _library.generation:
             self._check_process()
         with self._lock:
             try:
-                self._check_open()
-                if iteration.ended is not None:
-                    iteration.stop()
-                if self._progress.steps_left == 0:
-                    iteration.ended = ""
-                    self._progress.finish()
-                    raise StopIteration
-                return self._take_batch(entered)
+                progress, session, timing = self._progress, self._session, self._timing
+                if self._closed or iteration.ended is not None or not progress.steps_left:
+                    self._stop(iteration)
+                values = session and session.take()
+                if not values or session.batch.position != progress.position or session.batch.epoch != progress.epoch:
+                    values = self._wait_for_batch()
+                    session = self._session
+                batch = session.batch
+                if self._convert is not None:
+                    values = self._convert(values, session.addresses)
+                progress.advance()
+                timing.batches += 1
+                timing.samples += batch.length
+                timing.bad_samples += batch.bad_samples
+                return values
             finally:
                 if self._closed:  # meanwhile, by another thread
                     self._drop_session()
 
-    def _take_batch(self, entered):
-        progress, timing = self._progress, self._timing
+    def _stop(self, iteration):
+        self._check_open()
+        if iteration.ended is None:
+            iteration.ended = ""
+            self._progress.finish()
+            self._timing.end()
+        if iteration.ended:
+            raise errors.HeadraceError(f"this iteration has ended: {iteration.ended}")
+        raise StopIteration
+
+    def _wait_for_batch(self):
+        """The values of the batch at our cursor, which is not ready, or not what the session would give next."""
+        began = time.perf_counter_ns()
+        progress = self._progress
         try:
-            capsules = self._wait_for_batch(progress)
+            for _ in range(2):
+                self._align()
+                session = self._session
+                values, batch = session.next(self._timeout_ms), session.batch
+                if batch.position == progress.position and batch.epoch == progress.epoch:
+                    return values
+                # Ctrl-C came before a batch was handed out, so the session is a step ahead: _align seeks back.
         except errors.BadSampleError:
             progress.advance()
             self._session.cursor = (progress.epoch, progress.position)
-            timing.bad_samples += 1
+            self._timing.batches += 1
+            self._timing.bad_samples += 1
             raise
         finally:
-            timing.waited(entered)
-        session = self._session
-        batch = session.batch
-        result = self._convert(capsules, session.addresses)
-        progress.advance()
-        timing.samples += batch.length
-        timing.bad_samples += batch.bad_samples
-        return result
-
-    def _wait_for_batch(self, progress):
-        """The capsules of the batch at our cursor."""
-        here = (progress.epoch, progress.position)
-        for _ in range(2):
-            session = self._session
-            if session is None or session.cursor != here:
-                self._align()
-                session = self._session
-            capsules, batch = session.next(self._timeout_ms), session.batch
-            if batch.position == progress.position and batch.epoch == progress.epoch:
-                return capsules
-            # Ctrl-C came before a batch was handed out, so the session is a step ahead: _align seeks back.
+            self._timing.waited_ns += time.perf_counter_ns() - began
         raise errors.DaemonError(
             f"the daemon sent epoch {batch.epoch}, position {batch.position} instead of {progress.epoch}, {progress.position}"
         )
@@ -184,7 +191,7 @@ class Loader:
         """Makes the session's next batch ours: opens it, or seeks if it stands elsewhere."""
         session, progress = self._session, self._progress
         here = (progress.epoch, progress.position)
-        if (session is not None and session.cursor == here) or len(self) == 0:
+        if len(self) == 0:
             return
         target = self._steps.normalized(*here)
         if session is None:
@@ -195,11 +202,10 @@ class Loader:
             self._session = session
         elif self._steps.normalized(*session.cursor) != target:
             session.seek(*target, self._timeout)
-        else:
-            session.cursor = target
 
     def _batch_converter(self, fields, session):
-        """A function (DLPack capsules, addresses of their DLManagedTensors) → what users get of a batch."""
+        """A function (DLPack capsules, addresses of their DLManagedTensors) → what users get of a batch; None if the session
+        gives that."""
         text = [_text.converter(field, session.batch) if field.dtype == "text" else None for field in fields]
         converters = [convert or self._converter(field) for field, convert in zip(fields, text)]
         return lambda capsules, addresses: tuple([convert(capsules[i], addresses[i]) for i, convert in enumerate(converters)])
@@ -244,6 +250,7 @@ class Loader:
             self._progress.load(epoch, position)
 
     def _end_iteration(self, reason):
+        self._timing.end()
         iteration = self._iteration and self._iteration()
         if iteration is not None and iteration.ended is None:
             iteration.ended = reason
@@ -320,11 +327,6 @@ class _Iteration:
     def __next__(self):
         return self._loader._next_batch(self)
 
-    def stop(self):
-        if self.ended:
-            raise errors.HeadraceError(f"this iteration has ended: {self.ended}")
-        raise StopIteration
-
 
 class _Sampler:
     """`loader.sampler`: scripts written for DistributedSampler call its set_epoch."""
@@ -343,30 +345,32 @@ class _Sampler:
 
 
 class _Timing:
-    """Where a trainer's time goes, seen from its calls."""
+    """Where a trainer's time goes while it iterates."""
 
     def __init__(self):
         self.samples = self.bad_samples = self.batches = 0
-        self._waited_ns = self._between_ns = 0
-        self._returned = None
+        self.waited_ns = 0  # for batches that were not ready
+        self._iterated_ns, self._began = 0, None
 
-    def waited(self, entered):
-        now = time.perf_counter_ns()
-        if self._returned is not None:
-            self._between_ns += entered - self._returned
-        self._waited_ns += now - entered
-        self._returned = now
-        self.batches += 1
+    def begin(self):
+        self.end()
+        self._began = time.perf_counter_ns()
+
+    def end(self, _=None):
+        began, self._began = self._began, None
+        if began is not None:
+            self._iterated_ns += time.perf_counter_ns() - began
 
     def stats(self, session, daemon):
-        total_ns = self._waited_ns + self._between_ns
+        running_ns = 0 if self._began is None else time.perf_counter_ns() - self._began
+        iterated_ns = self._iterated_ns + running_ns
         return {
             "batches": self.batches,
             "samples": self.samples,
             "bad_samples": self.bad_samples,
-            "waited_seconds": self._waited_ns / 1e9,
-            "between_calls_seconds": self._between_ns / 1e9,
-            "samples_per_second": self.samples * 1e9 / total_ns if total_ns else 0.0,
+            "waited_seconds": self.waited_ns / 1e9,
+            "between_calls_seconds": (iterated_ns - self.waited_ns) / 1e9,
+            "samples_per_second": self.samples * 1e9 / iterated_ns if iterated_ns else 0.0,
             "engine": daemon["engine"],
             "simd_target": daemon["simd_target"],
             "threads": daemon["decode_threads"],

@@ -96,10 +96,11 @@ class DataLoader(Loader):
 
     def _batch_converter(self, fields, session):
         if self._device is not None:
-            return lambda values, _: tuple(values)
+            return None
         if self.pin_memory or any(field.dtype == "text" for field in fields):
             return super()._batch_converter(fields, session)
-        return lambda capsules, _: tuple(map(_new_tensor, capsules))
+        session.convert_with(_new_tensor)
+        return None
 
     def _converter(self, field):
         if not self.pin_memory:

@@ -1,4 +1,5 @@
 // How long a batch lives: slots given back late, early, in any order, on any thread, never.
+#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -301,38 +302,51 @@ TEST_F(LeaseTest, AfterShutdownDeletersAreHarmless) {
   EXPECT_EQ(WEXITSTATUS(state), 0);
 }
 
-// The few objects of Python that the library makes.
-struct Capsule {
+// The few objects of Python that the library makes: capsules and tuples.
+struct Object {
   const char* name;
   void* pointer;
   void (*destroy)(void*);
+  std::vector<Object*> items;
 };
-using Tuple = std::vector<Capsule*>;
 constexpr int kManyCapsules = 99;
 int capsules_left = kManyCapsules;  // before there is no memory for another
 
+Object* AsObject(void* object) { return static_cast<Object*>(object); }
+
+void* CallWithOneArgument(void* function, ...) {
+  va_list arguments;
+  va_start(arguments, function);
+  void* argument = va_arg(arguments, void*);
+  va_end(arguments);
+  return reinterpret_cast<void* (*)(void*)>(function)(argument);
+}
+
 const hr_python_functions kPython = {
     .PyCapsule_IsValid = [](void* capsule, const char* name) -> int {
-      return strcmp(static_cast<Capsule*>(capsule)->name, name) == 0;
+      return strcmp(AsObject(capsule)->name, name) == 0;
     },
     .PyCapsule_GetPointer = [](void* capsule,
-                               const char*) { return static_cast<Capsule*>(capsule)->pointer; },
+                               const char*) { return AsObject(capsule)->pointer; },
     .PyCapsule_New = [](void* pointer, const char* name, void (*destroy)(void*)) -> void* {
-      return capsules_left-- > 0 ? new Capsule{name, pointer, destroy} : nullptr;
+      return capsules_left-- > 0 ? new Object{name, pointer, destroy, {}} : nullptr;
     },
-    .PyTuple_New = [](intptr_t size) -> void* { return new Tuple(static_cast<size_t>(size)); },
-    .PyTuple_SetItem = [](void* tuple, intptr_t i, void* capsule) -> int {
-      static_cast<Tuple*>(tuple)->at(static_cast<size_t>(i)) = static_cast<Capsule*>(capsule);
+    .PyTuple_New = [](intptr_t size) -> void* {
+      return new Object{"", nullptr, nullptr, std::vector<Object*>(static_cast<size_t>(size))};
+    },
+    .PyTuple_SetItem = [](void* tuple, intptr_t i, void* item) -> int {
+      AsObject(tuple)->items.at(static_cast<size_t>(i)) = AsObject(item);
       return 0;
     },
     .Py_DecRef =
         [](void* object) {
-          for (Capsule* capsule : *static_cast<Tuple*>(object)) {
-            if (capsule != nullptr) capsule->destroy(capsule);
-            delete capsule;
+          for (Object* item : AsObject(object)->items) {
+            if (item != nullptr) kPython.Py_DecRef(item);
           }
-          delete static_cast<Tuple*>(object);
+          if (AsObject(object)->destroy != nullptr) AsObject(object)->destroy(object);
+          delete AsObject(object);
         },
+    .PyObject_CallFunctionObjArgs = CallWithOneArgument,
     .PyErr_NoMemory = []() -> void* { return nullptr; }};
 
 class PythonTest : public LeaseTest {
@@ -342,19 +356,20 @@ class PythonTest : public LeaseTest {
     capsules_left = kManyCapsules;
   }
 
-  // As a Python loop takes a batch; null when there was no memory.
-  Tuple* Take(uint32_t max_fields, int memory = kManyCapsules) {
+  // As a Python loop takes a batch; null when there was no memory, or `convert` gave null.
+  Object* Take(uint32_t max_fields, int memory = kManyCapsules, void* (*convert)(void*) = nullptr) {
     capsules_left = memory;
     EXPECT_EQ(hr_session_wait(session_.get(), kTimeoutMs), HR_OK);
-    return static_cast<Tuple*>(hr_session_try_next_capsules(session_.get(), &batch_, max_fields));
+    return AsObject(hr_session_try_next_capsules(session_.get(), &batch_, max_fields,
+                                                 reinterpret_cast<void*>(convert)));
   }
   hr_batch batch_;
 };
 
 TEST_F(PythonTest, ACapsuleThatNobodyConsumedGivesItsSlotBack) {
   for (int step = 0; step < 20; ++step) {
-    Tuple* tuple = Take(2);
-    ASSERT_EQ(tuple->size(), 2u);
+    Object* tuple = Take(2);
+    ASSERT_EQ(tuple->items.size(), 2u);
     EXPECT_EQ(batch_.num_fields, 2u);
     kPython.Py_DecRef(tuple);
   }
@@ -362,9 +377,9 @@ TEST_F(PythonTest, ACapsuleThatNobodyConsumedGivesItsSlotBack) {
 }
 
 TEST_F(PythonTest, AConsumedCapsulesTensorStays) {
-  Tuple* tuple = Take(1);
-  ASSERT_EQ(tuple->size(), 1u);
-  tuple->front()->name = "used_dltensor";
+  Object* tuple = Take(1);
+  ASSERT_EQ(tuple->items.size(), 1u);
+  tuple->items.front()->name = "used_dltensor";
   kPython.Py_DecRef(tuple);
   Batch next;
   ASSERT_EQ(next.Next(session_.get()), HR_OK);
@@ -379,12 +394,45 @@ TEST_F(PythonTest, WithoutMemoryForCapsulesNothingIsLeaked) {
   EXPECT_EQ(Stats().slots_leased, 1u);
 }
 
+TEST_F(PythonTest, AConverterConsumesTheCapsules) {
+  const auto consume = [](void* capsule) -> void* {
+    AsObject(capsule)->name = "used_dltensor";
+    return new Object{"a tensor", AsObject(capsule)->pointer, nullptr, {}};
+  };
+  Object* tuple = Take(2, kManyCapsules, consume);
+  ASSERT_EQ(tuple->items.size(), 2u);
+  for (uint32_t i = 0; i < 2; ++i) {
+    EXPECT_STREQ(tuple->items[i]->name, "a tensor");
+    EXPECT_EQ(tuple->items[i]->pointer, batch_.fields[i]);
+  }
+  kPython.Py_DecRef(tuple);
+  Batch next;
+  ASSERT_EQ(next.Next(session_.get()), HR_OK);
+  EXPECT_EQ(Stats().slots_leased, 2u);  // the converter's tensors are still there
+  for (uint32_t i = 0; i < 2; ++i) batch_.fields[i]->deleter(batch_.fields[i]);
+}
+
+TEST_F(PythonTest, AConverterThatFailsLeaksNothing) {
+  static int calls;
+  calls = 0;
+  const auto fail_every_second = [](void* capsule) -> void* {
+    if (++calls % 2 == 0) return nullptr;
+    AsObject(capsule)->name = "used_dltensor";
+    return new Object{"dltensor", AsObject(capsule)->pointer, AsObject(capsule)->destroy, {}};
+  };
+  for (int step = 0; step < 20; ++step) EXPECT_EQ(Take(3, kManyCapsules, fail_every_second), nullptr);
+  EXPECT_EQ(calls, 40);
+  Batch batch;
+  ASSERT_EQ(batch.Next(session_.get()), HR_OK);
+  EXPECT_EQ(Stats().slots_leased, 1u);
+}
+
 TEST_F(PythonTest, WithoutAReadyBatchTheTupleIsEmpty) {
   daemon_->Kill();
   int ready = 0;
   for (size_t size = 1; size > 0; ++ready) {
-    auto* tuple = static_cast<Tuple*>(hr_session_try_next_capsules(session_.get(), &batch_, 1));
-    size = tuple->size();
+    Object* tuple = AsObject(hr_session_try_next_capsules(session_.get(), &batch_, 1, nullptr));
+    size = tuple->items.size();
     kPython.Py_DecRef(tuple);
   }
   EXPECT_LE(ready, 5);  // what the dead daemon had finished in its four slots
