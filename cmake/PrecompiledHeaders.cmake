@@ -31,6 +31,7 @@ endfunction()
 
 if(HEADRACE_PCH AND HEADRACE_TESTS)
   headrace_make_pch(headrace_test_pch EXECUTABLE ${headrace_pch_headers} <gmock/gmock.h> <gtest/gtest.h>)
+  target_compile_options(headrace_test_pch PRIVATE ${headrace_test_options})
   target_link_libraries(headrace_test_pch PRIVATE GTest::gmock)  # its definitions are part of what is precompiled
 endif()
 if(HEADRACE_PCH AND HEADRACE_SANITIZE)

@@ -22,7 +22,7 @@ using testing::IndexedJpeg;
 
 constexpr int kIntervals[] = {1, 4, 8, 32};
 constexpr int kParts = 8;
-constexpr int kCropsOfAPart = TEST_IS_SANITIZED ? 150 : 2500;
+constexpr int kCropsOfAPart = 2500 / TEST_SLOWDOWN;
 
 // All JPEGs that can have entry points: the test images, and made ones of every sampling.
 const std::vector<std::vector<uint8_t>>& Files() {
@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(Crops, EntryRender, ::testing::Range(0, kParts));
 
 // Without a hash that says so, damage shows only where it is decoded.
 TEST(EntryRender, DamagedDataGivesLibjpegsPixelsOrTheUndamagedOnes) {
-  constexpr uint64_t kDamagedImages = TEST_IS_SANITIZED ? 400 : 3000;
+  constexpr uint64_t kDamagedImages = 3000 / TEST_SLOWDOWN;
   std::mt19937 random(31);
   SampleRenderer renderer, libjpeg;
   Recipe recipe;

@@ -224,7 +224,7 @@ testing::AssertionResult Train(const std::string& address, int rank, int world_s
 }
 
 TEST_F(ReconnectTest, NoneIsLostAndNoneComesTwiceWhileTheDaemonIsKilledAgainAndAgain) {
-  constexpr int kRanks = 4, kSteps = TEST_IS_SANITIZED ? 2500 : 10000;
+  constexpr int kRanks = 4, kSteps = TEST_SLOWDOWN > 1 ? 2500 : 10000;
   std::vector<testing::AssertionResult> results(kRanks, testing::AssertionFailure());
   int kills = 0;
   {
@@ -245,7 +245,7 @@ TEST_F(ReconnectTest, TrainersThatAreKilledDisturbNobody) {
   testing::AssertionResult result = testing::AssertionFailure();
   std::atomic<bool> done{false};
   std::thread trainer([&] {
-    result = Train(address_, 0, 1, TEST_IS_SANITIZED ? 1000 : 4000);
+    result = Train(address_, 0, 1, TEST_SLOWDOWN > 1 ? 1000 : 4000);
     done = true;
   });
   std::mt19937 random(3);

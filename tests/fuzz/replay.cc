@@ -54,7 +54,7 @@ TEST(Corpus, AndMutationsOfItDoNoHarm) {
   ASSERT_FALSE(corpus.empty());
   for (const Bytes& input : corpus) RunInput(input);
   std::mt19937 random(1);
-  for (int round = 0; round < (TEST_IS_SANITIZED ? 200 : 2000); ++round) {
+  for (int round = 0; round < 2000 / TEST_SLOWDOWN; ++round) {
     Bytes input = corpus[random() % corpus.size()];
     for (uint32_t changes = 1 + random() % 4; changes > 0; --changes) Mutate(corpus, &random, &input);
     RunInput(input);
