@@ -1,7 +1,9 @@
 # headrace_test(<name> SOURCES <file>... LIBS <target>...): a GoogleTest program, one ctest entry per test.
 # In it TEST_SLOWDOWN is 1, or about how many times as much a look costs under the sanitizer; tests of pixels, which have one thread,
 # look at so many times fewer.
-set(headrace_test_options $<$<CONFIG:Release>:-O1>)  # half the time of -O3; what is tested keeps that
+# tools/test.sh compiles them from nothing: with -O1, which what is tested is not, and several sources as one, that takes half the
+# time.
+set(headrace_test_options $<$<CONFIG:Release>:-O1>)
 if(HEADRACE_TESTS)
   enable_testing()
   find_package(GTest REQUIRED)
@@ -23,6 +25,9 @@ function(headrace_test name)
   target_compile_definitions(${name} PRIVATE TEST_SLOWDOWN=${slowdown})
   target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gmock GTest::gtest_main)
   target_compile_options(${name} PRIVATE ${headrace_test_options})
+  if(CMAKE_BUILD_TYPE STREQUAL Release)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON)
+  endif()
   headrace_use_pch(headrace_test_pch ${name})
   gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 120)
 endfunction()

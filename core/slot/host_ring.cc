@@ -18,7 +18,7 @@
 namespace headrace {
 namespace {
 
-constexpr uint64_t kPage = 4096;
+constexpr uint64_t kPageBytes = 4096;
 static_assert(HR_MAX_SLOTS <= 64);  // HostRing::populated_
 
 absl::Status MemoryRefused(int error, uint64_t bytes) {
@@ -40,7 +40,7 @@ absl::Status Touch(uint8_t* begin, uint64_t bytes) {
   do failed = ::madvise(begin, bytes, MADV_POPULATE_WRITE) != 0 ? errno : 0;
   while (failed == EINTR);
   if (failed == EINVAL) {  // an older kernel: the same by hand, with a write that changes nothing
-    for (uint64_t at = 0; at < bytes; at += kPage) __atomic_fetch_or(begin + at, 0, __ATOMIC_RELAXED);
+    for (uint64_t at = 0; at < bytes; at += kPageBytes) __atomic_fetch_or(begin + at, 0, __ATOMIC_RELAXED);
     failed = 0;
   }
   return failed == 0 ? absl::OkStatus() : MemoryRefused(failed, bytes);

@@ -66,10 +66,10 @@ ServiceStats ToStats(const v1::Stats& from) {
 
 }  // namespace
 
-using Calls = v1::Headrace::Stub;
+using Remote = v1::Headrace::Stub;
 
 struct RpcClient::Channel {
-  std::unique_ptr<Calls> calls;
+  std::unique_ptr<Remote> calls;
   std::unique_ptr<grpc::health::v1::Health::Stub> health;
 };
 
@@ -88,14 +88,14 @@ absl::StatusOr<std::unique_ptr<RpcClient>> RpcClient::Connect(const std::string&
 
 absl::StatusOr<ServiceStats> RpcClient::Stats(int timeout_ms) {
   HEADRACE_ASSIGN_OR_RETURN(const v1::Stats answer,
-                            Call(channel_->calls.get(), &Calls::GetStats, v1::GetStatsRequest(), timeout_ms));
+                            Call(channel_->calls.get(), &Remote::GetStats, v1::GetStatsRequest(), timeout_ms));
   return ToStats(answer);
 }
 
 absl::StatusOr<std::string> RpcClient::Describe(const std::string& dataset, int timeout_ms) {
   v1::DescribeRequest request;
   request.set_dataset(dataset);
-  HEADRACE_ASSIGN_OR_RETURN(const v1::Description answer, Call(channel_->calls.get(), &Calls::Describe, request, timeout_ms));
+  HEADRACE_ASSIGN_OR_RETURN(const v1::Description answer, Call(channel_->calls.get(), &Remote::Describe, request, timeout_ms));
   nlohmann::json fields = nlohmann::json::array();
   for (const v1::Description::Field& field : answer.fields()) {
     fields.push_back({{"name", field.name()}, {"kind", field.kind()}, {"max_bytes", field.max_bytes()}});
@@ -120,20 +120,20 @@ absl::StatusOr<std::string> RpcClient::Audit(const std::string& spec_json, const
   request.set_epoch(start.epoch);
   request.set_position(start.position);
   request.set_step(step);
-  HEADRACE_ASSIGN_OR_RETURN(const v1::AuditAnswer answer, Call(channel_->calls.get(), &Calls::Audit, request, timeout_ms));
+  HEADRACE_ASSIGN_OR_RETURN(const v1::AuditAnswer answer, Call(channel_->calls.get(), &Remote::Audit, request, timeout_ms));
   return answer.json();
 }
 
 absl::Status RpcClient::CloseSession(uint64_t id, int timeout_ms) {
   v1::CloseSessionRequest request;
   request.set_id(id);
-  return Call(channel_->calls.get(), &Calls::CloseSession, request, timeout_ms).status();
+  return Call(channel_->calls.get(), &Remote::CloseSession, request, timeout_ms).status();
 }
 
 absl::Status RpcClient::Shutdown(const std::string& reason, int timeout_ms) {
   v1::ShutdownRequest request;
   request.set_reason(reason);
-  return Call(channel_->calls.get(), &Calls::Shutdown, request, timeout_ms).status();
+  return Call(channel_->calls.get(), &Remote::Shutdown, request, timeout_ms).status();
 }
 
 absl::Status RpcClient::CheckHealth(int timeout_ms) {

@@ -8,13 +8,11 @@
 namespace headrace {
 namespace {
 
-std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
-
 TEST(Status, TurnsErrnoIntoACodeAndSaysWhat) {
   EXPECT_EQ(ErrnoStatus(ENOENT, "x").code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(ErrnoStatus(ENOSPC, "x").code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ErrnoStatus(EACCES, "x").code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_EQ(MessageOf(ErrnoStatus(ENOENT, "cannot open f")),
+  EXPECT_EQ(ErrnoStatus(ENOENT, "cannot open f").message(),
             "cannot open f: No such file or directory");
 }
 
@@ -22,7 +20,7 @@ TEST(Status, AnnotatesErrorsOnly) {
   EXPECT_TRUE(Annotate(absl::OkStatus(), "shard 3").ok());
   const absl::Status status = Annotate(absl::DataLossError("wrong hash"), "shard 3");
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(MessageOf(status), "shard 3: wrong hash");
+  EXPECT_EQ(status.message(), "shard 3: wrong hash");
 }
 
 absl::StatusOr<int> Half(int number) {
@@ -39,8 +37,8 @@ absl::StatusOr<int> Quarter(int number) {
 
 TEST(Status, MacrosReturnTheFirstError) {
   EXPECT_EQ(*Quarter(12), 3);
-  EXPECT_EQ(MessageOf(Quarter(6).status()), "odd");
-  EXPECT_EQ(MessageOf(Quarter(5).status()), "odd");
+  EXPECT_EQ(Quarter(6).status().message(), "odd");
+  EXPECT_EQ(Quarter(5).status().message(), "odd");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/decode/jpeg/jpeg_header.h"
+#include "tests/decode/regions.h"
 #include "tests/support/jpeg_maker.h"
 
 namespace headrace {
@@ -20,7 +21,9 @@ using testing::DecodeWhole;
 using ::testing::HasSubstr;
 using testing::JpegOptions;
 using testing::MakeJpeg;
+using testing::PixelsOf;
 using testing::Process;
+using testing::RandomRegion;
 using testing::Sampling;
 
 std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
@@ -29,21 +32,8 @@ int Below(std::mt19937* random, int bound) {
   return static_cast<int>((*random)() % static_cast<unsigned>(bound));
 }
 
-Rect RandomRegion(std::mt19937* random, int width, int height) {
-  Rect region;
-  region.width = 1 + Below(random, width);
-  region.height = 1 + Below(random, height);
-  region.left = Below(random, width - region.width + 1);
-  region.top = Below(random, height - region.height + 1);
-  return region;
-}
-
 Rect Everything(const ImageInfo& info) {
   return {0, 0, static_cast<int>(info.height), static_cast<int>(info.width)};
-}
-
-std::vector<uint8_t> PixelsOf(const RgbImage& image) {
-  return {image.row(0), image.row(0) + image.stride() * static_cast<size_t>(image.height)};
 }
 
 // `region` of a whole picture with `channels` interleaved channels.

@@ -9,10 +9,13 @@
 #include <vector>
 
 #include "core/decode/png/png_header.h"
+#include "tests/decode/regions.h"
 
 namespace headrace {
 namespace {
 
+using testing::PixelsOf;
+using testing::RandomRegion;
 using ::testing::HasSubstr;
 
 struct Kind {
@@ -49,14 +52,14 @@ std::vector<Kind> AllKinds() {
 }
 
 // A file and the samples in it, one number each.
-struct Picture {
+struct PngFile {
   std::vector<uint8_t> file;
   std::vector<int> samples;
   std::vector<png_color> palette;
 };
 
-Picture MakePng(const Kind& kind, int width, int height, bool interlaced, std::mt19937* random) {
-  Picture picture;
+PngFile MakePng(const Kind& kind, int width, int height, bool interlaced, std::mt19937* random) {
+  PngFile picture;
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
   png_infop info = png_create_info_struct(png);
   png_set_write_fn(
@@ -107,7 +110,7 @@ Picture MakePng(const Kind& kind, int width, int height, bool interlaced, std::m
 }
 
 // Pillow's rules, sample by sample.
-std::vector<uint8_t> Expected(const Kind& kind, const Picture& picture, int width,
+std::vector<uint8_t> Expected(const Kind& kind, const PngFile& picture, int width,
                               const Rect& region) {
   std::vector<uint8_t> rgb;
   for (int y = region.top; y < region.top + region.height; ++y) {
@@ -131,20 +134,7 @@ std::vector<uint8_t> Expected(const Kind& kind, const Picture& picture, int widt
   return rgb;
 }
 
-Rect RandomRegion(std::mt19937* random, int width, int height) {
-  Rect region;
-  region.width = 1 + static_cast<int>((*random)() % static_cast<unsigned>(width));
-  region.height = 1 + static_cast<int>((*random)() % static_cast<unsigned>(height));
-  region.left = static_cast<int>((*random)() % static_cast<unsigned>(width - region.width + 1));
-  region.top = static_cast<int>((*random)() % static_cast<unsigned>(height - region.height + 1));
-  return region;
-}
-
-std::vector<uint8_t> PixelsOf(const RgbImage& image) {
-  return {image.row(0), image.row(0) + image.stride() * static_cast<size_t>(image.height)};
-}
-
-absl::Status Decode(const std::vector<uint8_t>& file, const Rect* region = nullptr) {
+absl::Status DecodePng(const std::vector<uint8_t>& file, const Rect* region = nullptr) {
   const absl::StatusOr<ImageInfo> info = ReadPngHeader(file);
   if (!info.ok()) return info.status();
   const Rect whole{0, 0, static_cast<int>(info->height), static_cast<int>(info->width)};
@@ -164,7 +154,7 @@ TEST_P(PngKinds, GiveTheirSamplesByPillowsRules) {
   for (int i = 0; i < 40; ++i) {
     const int width = 1 + static_cast<int>(random() % 40),
               height = 1 + static_cast<int>(random() % 40);
-    const Picture picture = MakePng(GetParam(), width, height, i % 2 == 1, &random);
+    const PngFile picture = MakePng(GetParam(), width, height, i % 2 == 1, &random);
     ASSERT_TRUE(IsPng(picture.file));
     const absl::StatusOr<ImageInfo> info = ReadPngHeader(picture.file);
     ASSERT_TRUE(info.ok()) << info.status();
@@ -184,7 +174,7 @@ TEST_P(PngKinds, GiveTheirSamplesByPillowsRules) {
   }
 }
 
-Picture Photo(bool interlaced) {
+PngFile Photo(bool interlaced) {
   std::mt19937 random(2);
   return MakePng({"rgb8", PNG_COLOR_TYPE_RGB, 8}, 60, 50, interlaced, &random);
 }
@@ -193,7 +183,7 @@ TEST(PngDecoder, RefusesAFileThatIsCutOff) {
   for (const bool interlaced : {false, true}) {
     std::vector<uint8_t> file = Photo(interlaced).file;
     file.resize(file.size() / 2);
-    const absl::Status status = Decode(file);
+    const absl::Status status = DecodePng(file);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr("the file is cut off"));
   }
@@ -213,7 +203,7 @@ TEST(PngDecoder, RefusesAnotherSizeThanTheIndexSaysBeforeItTakesMemory) {
 TEST(PngDecoder, RefusesAWrongChecksum) {
   std::vector<uint8_t> file = Photo(false).file;
   file[file.size() - 13] ^= 1;  // the last byte of IDAT's checksum; IEND has 12 bytes
-  EXPECT_THAT(std::string(Decode(file).message()), HasSubstr("CRC error"));
+  EXPECT_THAT(std::string(DecodePng(file).message()), HasSubstr("CRC error"));
 }
 
 TEST(PngDecoder, SurvivesArbitraryDamage) {
@@ -225,7 +215,7 @@ TEST(PngDecoder, SurvivesArbitraryDamage) {
         MakePng(kinds[random() % kinds.size()], 20, 20, i % 2 == 0, &random).file;
     for (int k = 0; k < 3; ++k)
       file[33 + random() % (file.size() - 33)] = static_cast<uint8_t>(random());
-    refused += Decode(file).ok() ? 0 : 1;
+    refused += DecodePng(file).ok() ? 0 : 1;
   }
   EXPECT_GT(refused, 1000);
 }
@@ -259,7 +249,7 @@ TEST(PngHeader, FindsTheOrientationBehindTheImageData) {
   EXPECT_EQ(ReadPngHeader(with_xmp)->orientation, 8);
   Append(&with_xmp, "eXIf", tiff);
   EXPECT_EQ(ReadPngHeader(with_xmp)->orientation, 6) << "EXIF wins";
-  EXPECT_TRUE(Decode(with_xmp).ok());
+  EXPECT_TRUE(DecodePng(with_xmp).ok());
 }
 
 }  // namespace

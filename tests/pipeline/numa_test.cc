@@ -18,12 +18,12 @@
 namespace headrace::testing {
 namespace {
 
-constexpr uint64_t kSamples = 400;
+constexpr uint64_t kNumSamples = 400;
 
 class NumaTest : public ::testing::Test {
  protected:
-  NumaTest() : tiny_({.samples = kSamples}) {
-    for (uint64_t i = 0; i < kSamples; ++i)
+  NumaTest() : tiny_({.samples = kNumSamples}) {
+    for (uint64_t i = 0; i < kNumSamples; ++i)
       tiny_.Damage(i);  // so that each is reported, by the thread that read it
     PipelineOptions options;
     options.decode_threads = 4;
@@ -47,7 +47,7 @@ class NumaTest : public ::testing::Test {
     return spec;
   }
   void TakeAnEpoch(FakeClient* client) {
-    for (uint64_t i = 0; i < kSamples / 4; ++i) {
+    for (uint64_t i = 0; i < kNumSamples / 4; ++i) {
       const auto lease = client->Next();
       ASSERT_TRUE(lease);
       EXPECT_EQ(lease->bad_samples, 4u);
@@ -81,7 +81,7 @@ TEST_F(NumaTest, ASessionIsServedByItsNodesThreads) {
       all += samples;
       if (threads[static_cast<size_t>(home)].count(name) > 0) near += samples;
     }
-    EXPECT_GE(all, kSamples / 2);  // a batch is there before its samples are told of
+    EXPECT_GE(all, kNumSamples / 2);  // a batch is there before its samples are told of
     EXPECT_GE(near, all * 7 / 10);  // without a preference it would be half of them
   }
 }

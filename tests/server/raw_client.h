@@ -1,6 +1,8 @@
 // A client that speaks docs/protocol.md byte by byte, also wrongly.
 #pragma once
 
+#include <absl/status/status.h>
+
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,6 +12,8 @@
 #include "core/base/unique_fd.h"
 
 namespace headrace::testing {
+
+inline uint32_t Code(absl::StatusCode code) { return static_cast<uint32_t>(code); }
 
 struct Frame {
   hr_header header = {};

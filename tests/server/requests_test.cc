@@ -19,8 +19,6 @@ namespace {
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-uint32_t Code(absl::StatusCode code) { return static_cast<uint32_t>(code); }
-
 class RequestsTest : public ::testing::Test {
  protected:
   RequestsTest() { client_.Hello(); }

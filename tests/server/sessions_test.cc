@@ -18,8 +18,6 @@ namespace {
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-uint32_t Code(absl::StatusCode code) { return static_cast<uint32_t>(code); }
-
 class SessionsTest : public ::testing::Test {
  protected:
   SessionsTest() { control_.Hello(); }

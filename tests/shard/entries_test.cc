@@ -16,6 +16,7 @@
 #include "core/shard/index_file.h"
 #include "core/shard/manifest.h"
 #include "core/base/file.h"
+#include "tests/shard/small_shards.h"
 #include "tests/support/tiny_dataset.h"
 
 namespace {
@@ -34,6 +35,7 @@ void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 namespace headrace {
 namespace {
 
+using ::headrace::testing::AsBytes;
 using ::headrace::testing::TinyDataset;
 using ::headrace::testing::TinyDatasetOptions;
 using ::testing::HasSubstr;
@@ -47,10 +49,6 @@ std::string ReadBytes(const std::string& path) {
 
 void WriteBytes(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-}
-
-absl::Span<const uint8_t> Span(const std::string& bytes) {
-  return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
 }
 
 // All that a decoder can learn from entries, as one number.
@@ -216,7 +214,7 @@ TEST_F(EntriesOfADataset, WithTablesThatLieNowhereAreRefused) {
   for (uint64_t place : {header_.entries_bytes, header_.entries_bytes - 64, UINT64_MAX, UINT64_MAX - 63, uint64_t{1} << 63,
                          uint64_t{0}, row.entries_offset, row.entries_offset + 64}) {
     std::string changed = all.substr(row.entries_offset, row.entries_bytes);
-    const size_t whole = EntryView::Parse(Span(changed), UINT32_MAX)->bytes();
+    const size_t whole = EntryView::Parse(AsBytes(changed), UINT32_MAX)->bytes();
     changed.resize(whole);
     SetTablesOffset(place, &changed);
     std::string index = index_;
@@ -240,7 +238,7 @@ TEST_F(EntriesOfADataset, MadeToLookWholeStayInsideTheirBounds) {
       const uint64_t hash = XXH3_64bits(&data[begin + 8], end - begin - 8);
       std::memcpy(&data[begin], &hash, 8);
     };
-    const size_t whole = EntryView::Parse(Span(data), UINT32_MAX)->bytes();
+    const size_t whole = EntryView::Parse(AsBytes(data), UINT32_MAX)->bytes();
     const size_t changed = round % 2 == 0 ? 64 : data.size();
     for (uint32_t i = 0; i <= random() % 3; ++i) data[8 + random() % (changed - 8)] = static_cast<char>(random());
     seal(0, whole);
@@ -308,7 +306,7 @@ TEST(EntryFormat, IsWhatTheDocumentSays) {
   const uint64_t tables_offset = 640 + padded(EncodeEntries(frame, points, 0)).size();
   EXPECT_EQ(padded(EncodeEntries(frame, points, tables_offset)) + padded(EncodeTables(frame)), golden);
 
-  const auto view = EntryView::Parse(Span(golden), 60000000);
+  const auto view = EntryView::Parse(AsBytes(golden), 60000000);
   ASSERT_TRUE(view.ok()) << view.status();
   EXPECT_EQ(view->tables_offset(), tables_offset);
   EntryPoint point;
@@ -319,7 +317,7 @@ TEST(EntryFormat, IsWhatTheDocumentSays) {
     EXPECT_EQ(point.dc, points.points[static_cast<size_t>(i)].dc);
   }
   JpegFrame read = view->frame();
-  ASSERT_TRUE(ApplyTables(Span(golden).subspan(tables_offset - 640), &read).ok());
+  ASSERT_TRUE(ApplyTables(AsBytes(golden).subspan(tables_offset - 640), &read).ok());
   EXPECT_EQ(EncodeTables(read), EncodeTables(frame));
   EXPECT_EQ(read.color, JpegColor::kYcck);
 }

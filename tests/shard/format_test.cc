@@ -8,9 +8,12 @@
 #include <functional>
 #include <sstream>
 
+#include "tests/shard/small_shards.h"
+
 namespace headrace {
 namespace {
 
+using ::headrace::testing::AsBytes;
 using ::testing::HasSubstr;
 
 constexpr uint64_t kLmdbBytes = uint64_t{1} << 20;
@@ -69,7 +72,6 @@ std::string GoldenFile() {
 }
 
 const uint8_t* Bytes(const std::string& text) { return reinterpret_cast<const uint8_t*>(text.data()); }
-absl::Span<const uint8_t> Span(const std::string& text) { return {Bytes(text), text.size()}; }
 
 void ExpectSameRow(const SampleRow& a, const SampleRow& b) {
   EXPECT_EQ(a.sample, b.sample);
@@ -103,9 +105,9 @@ TEST(IndexFormat, IsByteForByteThatOfTheGoldenFile) {
 
 TEST(IndexFormat, TheGoldenFileIsReadAsItWasMeant) {
   const std::string file = GoldenFile();
-  const auto preamble = IndexPreambleBytes(Span(file));
+  const auto preamble = IndexPreambleBytes(AsBytes(file));
   ASSERT_TRUE(preamble.ok()) << preamble.status();
-  const auto header = DecodeIndexHeader(Span(file).subspan(0, *preamble), file.size());
+  const auto header = DecodeIndexHeader(AsBytes(file).subspan(0, *preamble), file.size());
   ASSERT_TRUE(header.ok()) << header.status();
   EXPECT_EQ(header->shard, 3u);
   EXPECT_EQ(header->first_sample, 70u);
@@ -192,9 +194,9 @@ absl::Status DecodeChangedHeader(size_t at, size_t size, uint64_t value) {
   std::memset(file.data() + 120, 0, 8);
   const uint64_t checksum = XXH3_64bits(file.data(), preamble);
   std::memcpy(file.data() + 120, &checksum, 8);
-  const auto bytes = IndexPreambleBytes(Span(file));
+  const auto bytes = IndexPreambleBytes(AsBytes(file));
   if (!bytes.ok()) return bytes.status();
-  return DecodeIndexHeader(Span(file).subspan(0, *bytes), file.size()).status();
+  return DecodeIndexHeader(AsBytes(file).subspan(0, *bytes), file.size()).status();
 }
 
 TEST(IndexFormat, HostileHeadersAreRefused) {
@@ -224,9 +226,9 @@ TEST(IndexFormat, EachFlippedBitOfAHeaderIsFound) {
   std::string file = GoldenFile();
   for (size_t bit = 0; bit < 8 * (128 + 64 * 5); ++bit) {
     file[bit / 8] = static_cast<char>(file[bit / 8] ^ 1 << bit % 8);
-    const auto bytes = IndexPreambleBytes(Span(file));
+    const auto bytes = IndexPreambleBytes(AsBytes(file));
     EXPECT_FALSE(bytes.ok() && *bytes <= file.size() &&
-                 DecodeIndexHeader(Span(file).subspan(0, *bytes), file.size()).ok())
+                 DecodeIndexHeader(AsBytes(file).subspan(0, *bytes), file.size()).ok())
         << bit;
     file[bit / 8] = static_cast<char>(file[bit / 8] ^ 1 << bit % 8);
   }
@@ -235,10 +237,10 @@ TEST(IndexFormat, EachFlippedBitOfAHeaderIsFound) {
 TEST(IndexFormat, ACutOffHeaderIsRefused) {
   const std::string file = GoldenFile();
   for (size_t length = 0; length < 128; ++length) {
-    EXPECT_TRUE(absl::IsDataLoss(IndexPreambleBytes(Span(file).subspan(0, length)).status())) << length;
+    EXPECT_TRUE(absl::IsDataLoss(IndexPreambleBytes(AsBytes(file).subspan(0, length)).status())) << length;
   }
-  EXPECT_TRUE(absl::IsDataLoss(DecodeIndexHeader(Span(file).subspan(0, 200), file.size()).status()));
-  EXPECT_TRUE(absl::IsDataLoss(DecodeIndexHeader(Span(file).subspan(0, 448), file.size() - 1).status()));
+  EXPECT_TRUE(absl::IsDataLoss(DecodeIndexHeader(AsBytes(file).subspan(0, 200), file.size()).status()));
+  EXPECT_TRUE(absl::IsDataLoss(DecodeIndexHeader(AsBytes(file).subspan(0, 448), file.size() - 1).status()));
 }
 
 TEST(IndexFormat, FieldsThatItCannotExpressAreRefused) {

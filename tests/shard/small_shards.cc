@@ -14,10 +14,6 @@
 namespace headrace::testing {
 namespace {
 
-absl::Span<const uint8_t> Span(const std::string& text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
-
 void Locate(const std::string& content, SampleRow::Value* value) {
   value->location.length = content.size();
   value->location.xxh3 = XXH3_64bits(content.data(), content.size());
@@ -63,7 +59,7 @@ ShardEntry WriteShard(const std::string& dir, uint32_t number, uint64_t first_sa
     row.values[3].f64 = ScoreOf(sample);
     const std::string label(reinterpret_cast<const char*>(&row.values[1].i64), 8);
     const std::string score(reinterpret_cast<const char*>(&row.values[3].f64), 8);
-    const absl::Status status = (*writer)->Append(sample, {Span(image), Span(label), Span(name), Span(score)});
+    const absl::Status status = (*writer)->Append(sample, {AsBytes(image), AsBytes(label), AsBytes(name), AsBytes(score)});
     EXPECT_TRUE(status.ok()) << status;
     rows.Append(row);
   }

@@ -1,6 +1,8 @@
 // Datasets of made-up bytes, written with core/shard alone.
 #pragma once
 
+#include <absl/types/span.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -9,6 +11,10 @@
 #include "core/shard/manifest.h"
 
 namespace headrace::testing {
+
+inline absl::Span<const uint8_t> AsBytes(const std::string& text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
 
 // The fields `image`, `label`, `name`, `score`.
 std::vector<Field> SmallFields();

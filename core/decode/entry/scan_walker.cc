@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kLookupBits = 11;
 constexpr uint32_t kLookupSize = 1u << kLookupBits;
-constexpr int kDcBits = 9;
+constexpr int kDcLookBits = 9;
 
 // What a window of kLookupBits bits says: as many symbols of one block as its bits determine, extra bits included. The last
 // one's extra bits may lie behind the window: their values do not matter here.
@@ -50,11 +50,11 @@ void ForEachCode(const HuffmanSpec& spec, int window_bits, const Fill& fill) {
 
 void BuildDcLookup(const HuffmanSpec& spec, Entry* lookup, uint16_t* values) {
   std::fill_n(lookup, kLookupSize, static_cast<Entry>(kLongCode << 8));
-  std::fill_n(values, 1 << kDcBits, uint16_t{0});
+  std::fill_n(values, 1 << kDcLookBits, uint16_t{0});
   ForEachCode(spec, kLookupBits, [&](uint32_t at, uint32_t windows, int bits, uint8_t size) {
     std::fill_n(lookup + at, windows, static_cast<Entry>(1 << 8 | (bits + size)));
   });
-  ForEachCode(spec, kDcBits, [&](uint32_t at, uint32_t windows, int bits, uint8_t size) {
+  ForEachCode(spec, kDcLookBits, [&](uint32_t at, uint32_t windows, int bits, uint8_t size) {
     std::fill_n(values + at, windows, static_cast<uint16_t>(bits << 8 | size));
   });
 }
@@ -100,7 +100,7 @@ struct Lane {
 
 struct ScanWalker::Tables {
   alignas(64) Entry lookup[8 * kLookupSize];  // DC 0 … 3, AC 4 … 7
-  uint16_t dc_values[4][1 << kDcBits];        // code's bits << 8 | size of its value; 0: longer
+  uint16_t dc_values[4][1 << kDcLookBits];        // code's bits << 8 | size of its value; 0: longer
   std::array<HuffmanSpec, 8> specs;
   std::array<CanonicalCodes, 8> codes;
   std::array<uint8_t, 10> dc_of = {}, ac_of = {};  // of an MCU's blocks
@@ -275,7 +275,7 @@ uint64_t ScanWalker::Tables::StepBlock(const uint8_t* bytes, uint64_t bit, uint6
 // Of the block that begins at `bit`, whose code is defined.
 int ScanWalker::Tables::DcDifference(const uint8_t* bytes, uint64_t bit, size_t table) const {
   const uint64_t window = Window(bytes, bit);
-  const uint16_t entry = dc_values[table][window >> (64 - kDcBits)];
+  const uint16_t entry = dc_values[table][window >> (64 - kDcLookBits)];
   int bits = entry >> 8, size = entry & 255;
   if (bits == 0) {
     uint8_t symbol = 0;
