@@ -34,7 +34,7 @@ THIRD_PARTY = {
     r"(jpeglib|jerror|jmorecfg|turbojpeg|jpegint)\.h": ["core/decode/jpeg/", "tests/", "bench/"],
     r"(png|zlib)\.h": ["core/decode/png/", "tests/", "bench/"],
     r"hwy/.*": ["core/decode/", "core/augment/", "tests/", "bench/"],
-    r"(cuda|nvrtc|nvjpeg).*\.h": ["core/device/cuda/", "client/cuda/", "tests/"],
+    r"(cuda|nvrtc|nvjpeg).*\.h": ["core/device/cuda/", "core/augment/gpu/", "client/cuda/", "tests/", "bench/"],
     r"(grpc|grpcpp|google/protobuf)/.*|proto/.*\.pb\.h": ["server/rpc/", "cli/", "tests/"],
     r"boost/.*": ["server/loop/", "tests/server/"],
     r"prometheus/.*": ["server/metrics/", "tests/server/"],

@@ -16,39 +16,12 @@
 namespace headrace {
 namespace {
 
-bool ChangesSize(const Stage& stage) {
-  return std::holds_alternative<ResizeStep>(*stage.step) &&
-         (stage.in_height != stage.out_height || stage.in_width != stage.out_width);
-}
-
-bool FillsOutside(const Stage& stage) {
-  return std::holds_alternative<CropStep>(*stage.step) &&
-         !IsInside(CropWindow(stage), stage.in_height, stage.in_width);
-}
-
 // Memory for more pixels than that is given back after the sample: a giant among photographs must
 // not stay on the bill of every thread.
 constexpr size_t kKeptBytes = 32 << 20;
 
 void Trim(RgbImage* image) {
   if (image->pixels.size() > kKeptBytes) *image = RgbImage();
-}
-
-// Whether `stage` hands its input's pixels on as they are: a crop inside it, or a resize to its
-// size.
-bool PassesPixels(const Stage& stage) {
-  if (std::holds_alternative<CropStep>(*stage.step)) return !FillsOutside(stage);
-  return std::holds_alternative<ResizeStep>(*stage.step) && !ChangesSize(stage);
-}
-
-// The resize whose rows go straight to the output: no pixels are made or moved between steps behind
-// it. The number of stages when there is none.
-size_t LastResize(const std::vector<Stage>& stages) {
-  for (size_t i = stages.size(); i-- > 0;) {
-    if (ChangesSize(stages[i])) return i;
-    if (FillsOutside(stages[i])) break;
-  }
-  return stages.size();
 }
 
 }  // namespace

@@ -13,12 +13,6 @@ namespace {
 Span Columns(const Rect& rect) { return {rect.left, rect.left + rect.width}; }
 Span Rows(const Rect& rect) { return {rect.top, rect.top + rect.height}; }
 
-// Pillow 13's rule; it decides the last bit, because the first pass rounds to bytes.
-bool VerticalFirst(const ResizeJob& job) {
-  return job.in_height > job.out_height &&
-         job.in_height - job.out_height > 2 * (int64_t{job.in_width} - job.out_width);
-}
-
 // Makes `rows` at least n long. Grown memory keeps no contents that anybody needs.
 template <typename T>
 T* Grown(AlignedVector<T>& memory, size_t n) {
@@ -27,6 +21,12 @@ T* Grown(AlignedVector<T>& memory, size_t n) {
 }
 
 }  // namespace
+
+// Pillow 13's rule.
+bool VerticalFirst(const ResizeJob& job) {
+  return job.in_height > job.out_height &&
+         job.in_height - job.out_height > 2 * (int64_t{job.in_width} - job.out_width);
+}
 
 Rect ResizeSource(const ResizeJob& job) {
   Span columns = Columns(job.window);

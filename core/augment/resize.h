@@ -30,6 +30,9 @@ struct BlendedRow {
   bool overshoots;     // negative weights: results must be clamped
 };
 
+// Whether columns are filtered before rows. It decides the last bit, because the first pass rounds to bytes.
+bool VerticalFirst(const ResizeJob& job);
+
 // The part of the input that the window needs.
 Rect ResizeSource(const ResizeJob& job);
 

@@ -82,6 +82,28 @@ bool IsInside(const Rect& rect, int height, int width) {
          rect.left + rect.width <= width;
 }
 
+bool ChangesSize(const Stage& stage) {
+  return std::holds_alternative<ResizeStep>(*stage.step) &&
+         (stage.in_height != stage.out_height || stage.in_width != stage.out_width);
+}
+
+bool FillsOutside(const Stage& stage) {
+  return std::holds_alternative<CropStep>(*stage.step) && !IsInside(CropWindow(stage), stage.in_height, stage.in_width);
+}
+
+bool PassesPixels(const Stage& stage) {
+  if (std::holds_alternative<CropStep>(*stage.step)) return !FillsOutside(stage);
+  return std::holds_alternative<ResizeStep>(*stage.step) && !ChangesSize(stage);
+}
+
+size_t LastResize(const std::vector<Stage>& stages) {
+  for (size_t i = stages.size(); i-- > 0;) {
+    if (ChangesSize(stages[i])) return i;
+    if (FillsOutside(stages[i])) break;
+  }
+  return stages.size();
+}
+
 ResizeJob MakeResizeJob(const Stage& stage) {
   return {.in_height = stage.in_height,
           .in_width = stage.in_width,

@@ -32,6 +32,16 @@ Rect FlippedVertically(const Rect& rect, int height);
 Rect CropWindow(const Stage& stage);
 bool IsInside(const Rect& rect, int height, int width);
 
+// Whether a resize makes another size.
+bool ChangesSize(const Stage& stage);
+// Whether a crop reaches outside the image.
+bool FillsOutside(const Stage& stage);
+// Whether the stage hands its input's pixels on as they are: a crop inside it, or a resize to its size.
+bool PassesPixels(const Stage& stage);
+// The resize whose rows go straight to the output: no pixels are made or moved between steps behind it. The number of stages when
+// there is none.
+size_t LastResize(const std::vector<Stage>& stages);
+
 // `stage`, a resize, as a job.
 ResizeJob MakeResizeJob(const Stage& stage);
 

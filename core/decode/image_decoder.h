@@ -31,6 +31,13 @@ class ImageDecoder {
   std::unique_ptr<Impl> impl_;
 };
 
+// Where the pixel (row y, column x) of the stored picture goes in the oriented one: flips of the stored axes, then perhaps an exchange
+// of the axes.
+struct Turn {
+  bool flip_rows, flip_columns, transpose;
+};
+Turn TurnOf(int orientation);
+
 // Applies an EXIF orientation (1 … 8) like ImageOps.exif_transpose.
 void ApplyOrientation(const RgbImage& in, int orientation, RgbImage* out);
 

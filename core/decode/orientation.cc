@@ -6,12 +6,6 @@
 namespace headrace {
 namespace {
 
-// Where the pixel (row y, column x) of the stored picture goes in the oriented one: flips of the
-// stored axes, then perhaps an exchange of the axes.
-struct Turn {
-  bool flip_rows, flip_columns, transpose;
-};
-
 constexpr Turn kTurns[9] = {
     {false, false, false},  // not used
     {false, false, false},  // 1
@@ -23,10 +17,6 @@ constexpr Turn kTurns[9] = {
     {true, true, true},     // 7: TRANSVERSE
     {false, true, true},    // 8: ROTATE_90
 };
-
-Turn TurnOf(int orientation) {
-  return kTurns[orientation >= 1 && orientation <= 8 ? orientation : 1];
-}
 
 // `count` pixels that lie `step` bytes apart, one behind the other at `to`. Moves four bytes at a
 // time, the fourth of which the next pixel overwrites; reading it is allowed by RgbImage::kPadding.
@@ -69,6 +59,10 @@ void Transpose(const RgbImage& in, Turn turn, RgbImage* out) {
 }
 
 }  // namespace
+
+Turn TurnOf(int orientation) {
+  return kTurns[orientation >= 1 && orientation <= 8 ? orientation : 1];
+}
 
 void ApplyOrientation(const RgbImage& in, int orientation, RgbImage* out) {
   const Turn turn = TurnOf(orientation);

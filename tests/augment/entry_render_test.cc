@@ -8,102 +8,22 @@
 #include <vector>
 
 #include "core/augment/render.h"
+#include "tests/augment/random_recipe.h"
 #include "tests/augment/simd_targets.h"
-#include "tests/support/indexed_jpeg.h"
-#include "tests/support/jpeg_maker.h"
-#include "tests/support/test_files.h"
+#include "tests/support/indexed_files.h"
 
 // Samples from entry points against the same samples through libjpeg: every bit must be the same.
 
 namespace headrace {
 namespace {
 
+using testing::IndexedFiles;
 using testing::IndexedJpeg;
+using testing::RandomRecipe;
 
 constexpr int kIntervals[] = {1, 4, 8, 32};
 constexpr int kParts = 8;
 constexpr int kCropsOfAPart = 2500 / TEST_SLOWDOWN;
-
-// All JPEGs that can have entry points: the test images, and made ones of every sampling.
-const std::vector<std::vector<uint8_t>>& Files() {
-  static const auto* files = [] {
-    auto* all = new std::vector<std::vector<uint8_t>>();
-    IndexedJpeg probe;
-    for (auto& file : testing::FilesBelow(testing::TestDataFolder())) {
-      if (probe.Make(file, 8)) all->push_back(std::move(file));
-    }
-    std::mt19937 random(21);
-    for (int i = 0; i < 8; ++i) {
-      for (const testing::Sampling& sampling : testing::AllSamplings()) {
-        testing::JpegOptions options;
-        options.sampling = sampling;
-        options.width = 1 + static_cast<int>(random() % 200);
-        options.height = 1 + static_cast<int>(random() % 200);
-        options.quality = 20 + static_cast<int>(random() % 80);
-        options.ycck = i % 2 == 1 && sampling.components() == 4;
-        options.restart_interval = i % 3 == 0 ? 1 + static_cast<int>(random() % 12) : 0;
-        auto file = testing::MakeJpeg(options, &random);
-        if (probe.Make(file, 8)) all->push_back(std::move(file));
-      }
-    }
-    return all;
-  }();
-  return *files;
-}
-
-class RandomRecipe {
- public:
-  explicit RandomRecipe(std::mt19937* random) : random_(*random) {}
-
-  Recipe Make() {
-    Recipe recipe;
-    recipe.dtype = static_cast<DType>(Below(4));
-    recipe.memory_format = static_cast<MemoryFormat>(Below(2));
-    if (recipe.dtype != DType::kUInt8 && Below(4) != 0) recipe.normalize = Normalize{};
-    if (Below(8) == 0) Flips(&recipe);
-    switch (Below(6)) {
-      case 0:
-        recipe.transforms.push_back(Resize{.shorter_side = Side(), .interpolation = Filter()});
-        recipe.transforms.push_back(CenterCrop{.height = Side(), .width = Side()});
-        break;
-      case 1:
-        recipe.transforms.push_back(RandomCrop{.height = Side(),
-                                               .width = Side(),
-                                               .padding = {Below(9), Below(9), Below(9), Below(9)},
-                                               .pad_if_needed = true,
-                                               .fill = {1, 2, 3}});
-        break;
-      case 2:
-        recipe.transforms.push_back(
-            Resize{.height = Side(), .width = Side(), .interpolation = Filter()});
-        break;
-      case 3:
-        recipe.transforms.push_back(CenterCrop{.height = Side(), .width = Side()});
-        if (Below(2) == 0)
-          recipe.transforms.push_back(
-              Resize{.height = Side(), .width = Side(), .interpolation = Filter()});
-        break;
-      default:
-        recipe.transforms.push_back(
-            RandomResizedCrop{.height = Side(), .width = Side(), .interpolation = Filter()});
-    }
-    Flips(&recipe);
-    return recipe;
-  }
-
- private:
-  int Below(int bound) { return static_cast<int>(random_() % static_cast<unsigned>(bound)); }
-  int Side() { return Below(10) == 0 ? 224 : 1 + Below(100); }
-  Interpolation Filter() {
-    return Below(2) == 0 ? Interpolation::kBilinear : static_cast<Interpolation>(Below(6));
-  }
-  void Flips(Recipe* recipe) {
-    recipe->transforms.push_back(RandomHorizontalFlip{});
-    if (Below(4) == 0) recipe->transforms.push_back(RandomVerticalFlip{});
-  }
-
-  std::mt19937& random_;
-};
 
 class EntryRender : public ::testing::TestWithParam<int> {
  protected:
@@ -111,7 +31,7 @@ class EntryRender : public ::testing::TestWithParam<int> {
     auto& image = images_[{number, interval}];
     if (!image) {
       image = std::make_unique<IndexedJpeg>();
-      EXPECT_TRUE(image->Make(Files()[number], interval));
+      EXPECT_TRUE(image->Make(IndexedFiles()[number], interval));
     }
     return *image;
   }
@@ -132,7 +52,7 @@ TEST_P(EntryRender, GivesLibjpegsPixelsAndFloatsOnEveryTarget) {
   Draw draw;
   int crops = 0;
   for (uint64_t position = 0; crops < kCropsOfAPart; ++position) {
-    const IndexedJpeg& image = Image(random() % Files().size(), kIntervals[random() % 4]);
+    const IndexedJpeg& image = Image(random() % IndexedFiles().size(), kIntervals[random() % 4]);
     const int streams = 1 + static_cast<int>(random() % 4);
     ImageInfo info = image.info;
     if (random() % 3 == 0)
@@ -184,7 +104,7 @@ TEST(EntryRender, DamagedDataGivesLibjpegsPixelsOrTheUndamagedOnes) {
   int damaged = 0, undamaged = 0;
   for (uint64_t position = 0; position < kDamagedImages; ++position) {
     IndexedJpeg image;
-    ASSERT_TRUE(image.Make(Files()[random() % Files().size()], kIntervals[random() % 4]));
+    ASSERT_TRUE(image.Make(IndexedFiles()[random() % IndexedFiles().size()], kIntervals[random() % 4]));
     if (image.file.size() > 60000) continue;
     std::vector<uint8_t> good(3 * 32 * 32), expected(good.size()), got(good.size());
     Draw draw;

@@ -275,7 +275,9 @@ TEST(PackBlendedRow, IsBlendingAndThenPackingOnEveryTarget) {
     });
   }
   // On targets with a fused multiply-add.
-  if (ActiveResizeKernels().lanes >= 8) EXPECT_GT(taken, 200);
+  if (ActiveResizeKernels().lanes >= 8) {
+    EXPECT_GT(taken, 200);
+  }
 }
 
 }  // namespace

@@ -154,11 +154,12 @@ def test_another_user_is_refused_unless_allowed(root, start_daemon, tmp_path):
     for parent in tmp_path.parents:
         if parent.stat().st_uid == 0 and parent != Path("/") and str(parent).startswith("/tmp/"):
             os.chmod(parent, 0o755)
+    shutil.copy(REPOSITORY / "tests" / "support" / "handover.py", tmp_path)  # the other user may not look into the repository
     code = "import sys; sys.path.insert(0, sys.argv[1]); from handover import *; print(control(sys.argv[2]).hello())"
 
     def as_other_user(path, uid, gid):
         return subprocess.run(
-            ["python3", "-c", code, str(REPOSITORY / "tests" / "support"), path],
+            ["python3", "-c", code, str(tmp_path), path],
             capture_output=True, text=True, timeout=60, user=uid, group=gid, extra_groups=[]
         )  # fmt: skip
 

@@ -68,6 +68,11 @@ class Daemon:
         self.log.close()
 
 
+def _take_interrupts():
+    """A shell starts what it puts into the background with SIGINT ignored, and that is inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Script:
     """A Python program of the test's, running in a process of its own."""
 
@@ -75,7 +80,7 @@ class Script:
         command = [sys.executable, *launcher, str(path), *map(str, arguments)]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
-            env={**os.environ, **environment}, start_new_session=True)  # fmt: skip
+            env={**os.environ, **environment}, start_new_session=True, preexec_fn=_take_interrupts)  # fmt: skip
 
     @property
     def pid(self):

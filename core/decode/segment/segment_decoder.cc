@@ -37,6 +37,7 @@ class SegmentDecoder::Impl {
   absl::Status Begin(const EntryView& entries, const JpegFrame& frame, absl::Span<const uint8_t> bytes, uint64_t begin,
                      const Rect& region) {
     HEADRACE_ASSIGN_OR_RETURN(plan_, PlanRegion(frame, region));
+    HEADRACE_RETURN_IF_ERROR(CheckEnd(entries, bytes, begin, region));
     frame_ = &frame;
     region_ = region;
     failed_ = false;
@@ -46,12 +47,6 @@ class SegmentDecoder::Impl {
       begin += header;
     }
     const uint64_t first_byte = begin - std::min<uint64_t>(begin, frame.scan_offset);
-    if (TouchesEnd(frame, region)) {
-      const uint64_t end = entries.scan_bytes() - std::min<uint64_t>(entries.scan_bytes(), first_byte);
-      if (end > bytes.size() || !IsEnd(bytes.subspan(end, kMaxEndBytes))) {
-        return absl::DataLossError("the image does not end where its entry data says");
-      }
-    }
     PreparePlanes(entries.interval());
     runs_.Begin({.entries = &entries,
                  .frame = &frame,
@@ -217,6 +212,16 @@ absl::StatusOr<ByteRange> SegmentDecoder::NeededBytes(const EntryView& entries, 
   }
   if (TouchesEnd(entries.frame(), region)) end = entries.scan_bytes() + kMaxEndBytes;
   return ByteRange{uint64_t{entries.frame().scan_offset} + first.byte, uint64_t{entries.frame().scan_offset} + end};
+}
+
+absl::Status SegmentDecoder::CheckEnd(const EntryView& entries, absl::Span<const uint8_t> bytes, uint64_t begin,
+                                      const Rect& region) {
+  if (!TouchesEnd(entries.frame(), region)) return absl::OkStatus();
+  const uint64_t end = uint64_t{entries.frame().scan_offset} + entries.scan_bytes();
+  if (end < begin || end - begin > bytes.size() || !IsEnd(bytes.subspan(end - begin, kMaxEndBytes))) {
+    return absl::DataLossError("the image does not end where its entry data says");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SegmentDecoder::Begin(const EntryView& entries, const JpegFrame& frame, absl::Span<const uint8_t> bytes,

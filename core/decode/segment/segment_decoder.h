@@ -29,6 +29,9 @@ class SegmentDecoder {
   // themselves; UNIMPLEMENTED for sampling factors that do not divide the largest (libjpeg refuses them too).
   static absl::StatusOr<ByteRange> NeededBytes(const EntryView& entries, const Rect& region);
 
+  // Whether the image ends where its entries say, if decoding `region` touches the end: libjpeg looks at it then. `bytes` as in Begin.
+  static absl::Status CheckEnd(const EntryView& entries, absl::Span<const uint8_t> bytes, uint64_t begin, const Rect& region);
+
   // Prepares a region, inside the image. `frame`: the entries' frame with its tables (ApplyTables). `bytes`: the file's
   // bytes from `begin` on, at least NeededBytes. All of them must live until the last Row.
   absl::Status Begin(const EntryView& entries, const JpegFrame& frame, absl::Span<const uint8_t> bytes, uint64_t begin,

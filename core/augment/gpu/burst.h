@@ -1,0 +1,110 @@
+// What the kernels of one batch read: plain data, the same on the host and on the GPU (core/augment/gpu/kernels.h). Internal to core/augment/gpu.
+#pragma once
+
+#include <cstdint>
+
+namespace headrace::gpu {
+
+inline constexpr int kLookupBits = 9;
+inline constexpr int kMaxComponents = 4;
+inline constexpr int kMaxTables = 8;  // of one image: four for DC, four for AC
+
+// By the next kLookupBits bits: length of the code << 8 | symbol; 0: a longer code, found as in
+// core/decode/entry/canonical_codes.h.
+struct HuffmanTable {
+  uint16_t lookup[1 << kLookupBits];
+  uint32_t limit[17];
+  int32_t offset[17];
+  uint8_t symbols[256];
+};
+static_assert(sizeof(HuffmanTable) % 4 == 0);
+
+struct Component {
+  uint8_t h, v;                  // sampling factors
+  uint8_t dc, ac;                // numbers among the image's tables
+  uint8_t upsampling;            // Upsampling of core/decode/segment/region_plan.h
+  uint8_t h_expand, v_expand;
+  uint8_t reserved;
+  uint32_t quant;                // number among the burst's
+  int32_t width, height;         // of the component, in samples
+  uint32_t coefficients;         // its first block
+  uint32_t blocks_per_row, blocks;
+  int32_t first_column, first_line;  // of its samples: those of the first MCU that is held
+  uint64_t plane;                // offset among the samples
+  uint32_t stride;
+};
+
+// One pass of a resize, or none: out[i] = Σ weights[i · taps + t] · in[start[i] + t], in 22 bits.
+struct Axis {
+  uint32_t outputs, taps;  // taps 0: nothing changes along this axis
+  uint32_t start;          // offset in the burst's numbers, `outputs` of them
+  uint32_t weights;        // likewise, outputs · taps
+  int32_t origin;          // what `start` counts from: the input that is held first
+};
+
+struct Image {
+  uint32_t num_components, color;  // JpegColor
+  uint32_t tables[kMaxTables];     // numbers among the burst's: 0 … 3 DC, 4 … 7 AC
+  Component components[kMaxComponents];
+  uint32_t first_run, num_runs, num_blocks;
+  uint32_t restart_interval, mcus_per_row;
+  uint32_t first_mcu, first_row;   // held
+  // The part of the oriented image that is needed, and how the oriented image lies in the stored one.
+  int32_t top, left, height, width;
+  int32_t stored_height, stored_width;
+  uint8_t flip_rows, flip_columns, transpose;
+  uint8_t vertical_first, mirrored, upside_down;
+  uint8_t reserved[2];
+  uint64_t pixels, between;        // offsets among the samples: three planes each, before and between the passes
+  uint32_t pixel_stride, between_stride, between_height;
+  Axis horizontal, vertical;
+  uint32_t sample;                 // its place in the batch
+};
+
+// The MCUs of one segment that one thread decodes.
+struct Run {
+  uint32_t begin, end;             // bytes of the burst's data: of the segment, the byte with the next entry point included
+  uint32_t next;                   // the byte with the next entry point; 0: there is none
+  uint16_t row, mcu;
+  uint16_t count, decoded;         // MCUs of the segment, and how many of them are needed
+  uint8_t bit, next_bit;
+  int16_t dc[kMaxComponents], next_dc[kMaxComponents];
+};
+
+// A share of an image's work for one block of threads.
+struct Chunk {
+  uint32_t image, first;
+};
+
+inline constexpr uint32_t kRunsPerChunk = 64, kBlocksPerChunk = 128, kPixelsPerChunk = 2048;
+
+enum class Element : uint32_t { kUInt8, kBits16, kFloat32 };
+
+// All pointers are the GPU's.
+struct Burst {
+  const uint8_t* data;
+  const Image* images;
+  const Run* runs;
+  const HuffmanTable* tables;
+  const uint16_t* quant;           // 64 each, in natural order
+  const int32_t* numbers;
+  const Chunk* entropy_chunks;
+  const Chunk* block_chunks;
+  const Chunk* pixel_chunks;
+  const Chunk* first_pass_chunks;
+  const Chunk* last_pass_chunks;
+  uint32_t num_entropy_chunks, num_block_chunks, num_pixel_chunks, num_first_pass_chunks, num_last_pass_chunks;
+  uint64_t num_blocks;
+  int16_t* coefficients;
+  uint8_t* samples;
+  uint8_t* failed;                 // by image: 1 when its data contradicts its entry points
+  uint32_t num_images;
+  // The output: elements of the batch, `sample_elements` each.
+  void* out;
+  const uint32_t* values;          // the element of every byte, per channel: [3][256]
+  Element element;
+  uint32_t channels_last;
+  uint32_t out_height, out_width;
+};
+
+}  // namespace headrace::gpu

@@ -1,0 +1,475 @@
+#include <cuda_runtime.h>
+
+#include "core/augment/gpu/kernels.h"
+
+// From entry points to elements: one thread decodes one segment; then one thread makes one block, one pixel, one output of a pass.
+// The arithmetic is that of core/decode/segment/portable_kernels.cc, core/augment/filter.h and core/augment/pack.h.
+
+namespace headrace::gpu {
+namespace {
+
+__constant__ uint8_t kNatural[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
+                                     41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
+                                     30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
+
+// As core/decode/segment/region_plan.h has them.
+enum : uint8_t { kNone, kFancyH2V1, kFancyH2V2, kFancyH1V2, kReplicate };
+// As core/decode/entry/jpeg_frame.h has them.
+enum : uint32_t { kGrey, kYCbCr, kRgb, kCmyk, kYcck };
+
+template <typename T>
+__device__ void CopyShared(T* to, const T* from) {
+  for (uint32_t i = threadIdx.x; i < sizeof(T) / 4; i += blockDim.x) {
+    reinterpret_cast<uint32_t*>(to)[i] = reinterpret_cast<const uint32_t*>(from)[i];
+  }
+}
+
+// Bits of stuffed bytes, zeros behind the first marker or the end.
+class BitReader {
+ public:
+  __device__ BitReader(const uint8_t* data, uint32_t begin, uint32_t end, uint32_t bit)
+      : data_(data), begin_(begin), at_(begin), end_(end) {
+    Refill();
+    bits_ -= bit;
+  }
+
+  // At least 32 bits from now on.
+  __device__ void Refill() {
+    while (bits_ <= 32) {
+      if (at_ + 8 <= end_) {
+        const uint32_t* words = reinterpret_cast<const uint32_t*>(data_) + (at_ >> 2);
+        const uint32_t word = __byte_perm(__funnelshift_r(__ldg(words), __ldg(words + 1), (at_ & 3) * 8), 0, 0x0123);
+        if (__vcmpeq4(word, 0xFFFFFFFFu) == 0) {
+          buffer_ = buffer_ << 32 | word;
+          bits_ += 32;
+          at_ += 4;
+          continue;
+        }
+      }
+      for (int i = 0; i < 4; ++i) buffer_ = buffer_ << 8 | NextByte();
+      bits_ += 32;
+    }
+  }
+  __device__ uint32_t Peek16() const { return static_cast<uint32_t>(buffer_ >> (bits_ - 16)) & 0xFFFF; }
+  __device__ uint32_t Take(int n) {
+    bits_ -= n;
+    return static_cast<uint32_t>(buffer_ >> bits_) & ((1u << n) - 1);
+  }
+  __device__ int bits() const { return bits_; }
+
+  // Whether the next bit is one of the data.
+  __device__ bool IsInside() const { return bits_ >= invented_; }
+  // The byte that holds the next bit, and that bit's number in it.
+  __device__ void Tell(uint32_t* byte, uint32_t* bit) const {
+    uint32_t at = at_;
+    int left = bits_ - invented_;
+    for (; left > 0; left -= 8) {
+      --at;
+      if (at > begin_ && data_[at] == 0 && data_[at - 1] == 0xFF) --at;
+    }
+    *byte = at;
+    *bit = static_cast<uint32_t>(-left);
+  }
+  // Passes what is left before the first marker or the end, and returns how many bits that was.
+  __device__ uint32_t PassRest() {
+    uint32_t passed = static_cast<uint32_t>(bits_ - invented_);
+    while (!IsAtStop()) {
+      Pass();
+      passed += 8;
+    }
+    return passed;
+  }
+  __device__ uint32_t at() const { return at_; }
+
+ private:
+  __device__ bool IsAtStop() const {
+    return at_ >= end_ || (data_[at_] == 0xFF && at_ + 1 < end_ && data_[at_ + 1] != 0);
+  }
+  __device__ uint8_t Pass() {
+    const uint8_t byte = data_[at_];
+    at_ += byte == 0xFF && at_ + 1 < end_ ? 2 : 1;
+    return byte;
+  }
+  __device__ uint32_t NextByte() {
+    if (!IsAtStop()) return Pass();
+    invented_ += 8;
+    return 0;
+  }
+
+  const uint8_t* data_;
+  uint32_t begin_, at_, end_;
+  uint64_t buffer_ = 0;
+  int bits_ = 0, invented_ = 0;  // unread in the buffer; those of them that stand behind the data
+};
+
+// Length of the code; 0: there is none.
+__device__ int Symbol(const HuffmanTable& table, uint32_t head, uint32_t* symbol) {
+  const uint32_t entry = table.lookup[head >> (16 - kLookupBits)];
+  if (entry != 0) {
+    *symbol = entry & 0xFF;
+    return static_cast<int>(entry >> 8);
+  }
+  int bits = kLookupBits + 1;
+  while (bits <= 16 && head >= table.limit[bits]) ++bits;
+  if (bits > 16) return 0;
+  *symbol = table.symbols[((head >> (16 - bits)) + static_cast<uint32_t>(table.offset[bits])) & 255];
+  return bits;
+}
+
+// Decodes `count` MCUs from number `mcu` of the row on. False when the data is damaged.
+__device__ bool DecodeMcus(const Burst& burst, const Image& image, const HuffmanTable* tables, uint32_t row, uint32_t mcu,
+                           uint32_t count, BitReader* reader, int16_t* dc) {
+  for (uint32_t end = mcu + count; mcu < end; ++mcu) {
+    for (uint32_t c = 0; c < image.num_components; ++c) {
+      const Component& component = image.components[c];
+      const HuffmanTable& dc_table = tables[component.dc];
+      const HuffmanTable& ac_table = tables[component.ac];
+      int16_t prediction = dc[c];
+      for (int y = 0; y < component.v; ++y) {
+        for (int x = 0; x < component.h; ++x) {
+          int16_t* block = nullptr;
+          if (mcu >= image.first_mcu) {
+            const uint32_t line = (row - image.first_row) * component.v + y;
+            const uint32_t column = (mcu - image.first_mcu) * component.h + x;
+            block = burst.coefficients + (uint64_t{component.coefficients} + line * component.blocks_per_row + column) * 64;
+          }
+          for (uint32_t k = 0; k < 64;) {
+            if (reader->bits() < 32) reader->Refill();
+            uint32_t symbol = 0;
+            const int bits = Symbol(k == 0 ? dc_table : ac_table, reader->Peek16(), &symbol);
+            if (bits == 0) return false;
+            reader->Take(bits);
+            const int size = static_cast<int>(symbol & 15);
+            int value = 0;
+            if (size > 0) {
+              value = static_cast<int>(reader->Take(size));
+              if (value < 1 << (size - 1)) value -= (1 << size) - 1;
+            }
+            if (k == 0) {
+              prediction = static_cast<int16_t>(prediction + value);
+              if (block != nullptr) block[0] = prediction;
+              k = 1;
+              continue;
+            }
+            const uint32_t run = symbol >> 4;
+            if (size == 0) {
+              if (run != 15) break;
+              k += 16;
+              if (k > 64) return false;
+              continue;
+            }
+            k += run;
+            if (k > 63) return false;
+            if (block != nullptr) block[kNatural[k]] = static_cast<int16_t>(value);
+            ++k;
+          }
+        }
+      }
+      dc[c] = prediction;
+    }
+  }
+  return true;
+}
+
+// False when what was decoded contradicts the entry points: the rules of core/decode/segment/segment_runs.cc.
+__device__ bool DecodeRun(const Burst& burst, const Image& image, const HuffmanTable* tables, const Run& run) {
+  int16_t dc[kMaxComponents];
+  for (int c = 0; c < kMaxComponents; ++c) dc[c] = run.dc[c];
+  uint32_t begin = run.begin, bit = run.bit;
+  for (uint32_t done = 0; done < run.decoded;) {
+    uint32_t count = run.count - done;
+    bool at_marker = false;
+    uint32_t marker = 0;
+    if (image.restart_interval > 0) {
+      const uint32_t index = run.row * image.mcus_per_row + run.mcu + done;
+      const uint32_t left = image.restart_interval - index % image.restart_interval;
+      at_marker = left <= count;
+      if (at_marker) count = left;
+      marker = 0xD0 + ((index + count) / image.restart_interval + 7) % 8;
+    }
+    const uint32_t decoded = min(count, run.decoded - done);
+    BitReader reader(burst.data, begin, run.end, bit);
+    if (!DecodeMcus(burst, image, tables, run.row, run.mcu + done, decoded, &reader, dc) || !reader.IsInside()) return false;
+    const bool to_end = done + count == run.count;
+    uint32_t byte, next_bit;
+    reader.Tell(&byte, &next_bit);
+    const uint32_t rest = reader.PassRest();
+    if (decoded == count) {
+      if (at_marker || run.next == 0) {
+        if (rest > 7) return false;
+      } else {
+        if (byte != run.next || next_bit != run.next_bit) return false;
+        for (uint32_t c = 0; c < image.num_components; ++c) {
+          if (dc[c] != run.next_dc[c]) return false;
+        }
+      }
+    }
+    done += count;
+    if (!at_marker || (to_end && run.next == 0)) {
+      if (reader.at() != run.end) return false;
+      continue;
+    }
+    uint32_t at = reader.at();
+    while (at + 1 < run.end && burst.data[at] == 0xFF && burst.data[at + 1] == 0xFF) ++at;
+    if (at + 1 >= run.end || burst.data[at] != 0xFF || burst.data[at + 1] != marker) return false;
+    begin = at + 2;
+    bit = 0;
+    if (to_end && begin != run.next) return false;
+    for (int c = 0; c < kMaxComponents; ++c) dc[c] = 0;
+  }
+  return true;
+}
+
+__global__ void Entropy(const Burst burst) {
+  __shared__ Image image;
+  __shared__ HuffmanTable tables[kMaxTables];
+  const Chunk chunk = burst.entropy_chunks[blockIdx.x];
+  CopyShared(&image, burst.images + chunk.image);
+  __syncthreads();
+  for (int i = 0; i < kMaxTables; ++i) {
+    if (image.tables[i] != UINT32_MAX) CopyShared(tables + i, burst.tables + image.tables[i]);
+  }
+  __syncthreads();
+  const uint32_t index = chunk.first + threadIdx.x;
+  if (index >= image.num_runs) return;
+  if (!DecodeRun(burst, image, tables, burst.runs[image.first_run + index])) burst.failed[chunk.image] = 1;
+}
+
+__device__ int Wrap(int v) { return static_cast<int16_t>(v); }
+__device__ uint8_t Clamp(int v) { return static_cast<uint8_t>(min(max(v, 0), 255)); }
+
+// Eight values, `kStep` apart. Sums of products wrap at 32 bits, three sums at 16; results saturate.
+template <int kStep, int kShift>
+__device__ void Transform(int* v) {
+  const int in0 = v[0], in1 = v[kStep], in2 = v[2 * kStep], in3 = v[3 * kStep];
+  const int in4 = v[4 * kStep], in5 = v[5 * kStep], in6 = v[6 * kStep], in7 = v[7 * kStep];
+  const uint32_t round = 1u << (kShift - 1);
+  const uint32_t sum04 = static_cast<uint32_t>(Wrap(in0 + in4)) * 8192u + round;
+  const uint32_t difference04 = static_cast<uint32_t>(Wrap(in0 - in4)) * 8192u + round;
+  const uint32_t even3 = static_cast<uint32_t>(in2 * (4433 + 6270) + in6 * 4433);
+  const uint32_t even2 = static_cast<uint32_t>(in2 * 4433 + in6 * (4433 - 15137));
+  const int sum37 = Wrap(in3 + in7), sum15 = Wrap(in1 + in5);
+  const uint32_t z3 = static_cast<uint32_t>(sum37 * (9633 - 16069) + sum15 * 9633);
+  const uint32_t z4 = static_cast<uint32_t>(sum37 * 9633 + sum15 * (9633 - 3196));
+  const uint32_t odd[4] = {static_cast<uint32_t>(in7 * (2446 - 7373)) + static_cast<uint32_t>(in1 * -7373) + z3,
+                           static_cast<uint32_t>(in5 * (16819 - 20995)) + static_cast<uint32_t>(in3 * -20995) + z4,
+                           static_cast<uint32_t>(in5 * -20995) + static_cast<uint32_t>(in3 * (25172 - 20995)) + z3,
+                           static_cast<uint32_t>(in7 * -7373) + static_cast<uint32_t>(in1 * (12299 - 7373)) + z4};
+  const uint32_t even[4] = {sum04 + even3, difference04 + even2, difference04 - even2, sum04 - even3};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int high = static_cast<int>(even[i] + odd[3 - i]) >> kShift, low = static_cast<int>(even[i] - odd[3 - i]) >> kShift;
+    v[i * kStep] = min(max(high, -32768), 32767);
+    v[(7 - i) * kStep] = min(max(low, -32768), 32767);
+  }
+}
+
+__global__ void __launch_bounds__(kBlocksPerChunk) Idct(const Burst burst) {
+  const Chunk chunk = burst.block_chunks[blockIdx.x];
+  const Image& image = burst.images[chunk.image];
+  uint32_t block = chunk.first + threadIdx.x;
+  if (block >= image.num_blocks) return;
+  uint32_t c = 0;
+  for (; block >= image.components[c].blocks; ++c) block -= image.components[c].blocks;
+  const Component& component = image.components[c];
+  const uint4* in = reinterpret_cast<const uint4*>(burst.coefficients + (uint64_t{component.coefficients} + block) * 64);
+  const uint16_t* quant = burst.quant + uint64_t{component.quant} * 64;
+  int v[64];
+  uint32_t rest = 0;
+#pragma unroll
+  for (int y = 0; y < 8; ++y) {
+    const uint4 row = in[y];
+    const uint32_t words[4] = {row.x, row.y, row.z, row.w};
+#pragma unroll
+    for (int x = 0; x < 4; ++x) {
+      if (y > 0) rest |= words[x];
+      v[8 * y + 2 * x] = Wrap(static_cast<int16_t>(words[x]) * static_cast<int16_t>(quant[8 * y + 2 * x]));
+      v[8 * y + 2 * x + 1] = Wrap(static_cast<int16_t>(words[x] >> 16) * static_cast<int16_t>(quant[8 * y + 2 * x + 1]));
+    }
+  }
+  if (rest != 0) {
+#pragma unroll
+    for (int x = 0; x < 8; ++x) Transform<8, 11>(v + x);
+  } else {  // libjpeg-turbo's shortcut, which wraps
+#pragma unroll
+    for (int x = 0; x < 8; ++x) {
+      const int scaled = Wrap(static_cast<int>(static_cast<uint32_t>(v[x]) << 2));
+#pragma unroll
+      for (int y = 0; y < 8; ++y) v[8 * y + x] = scaled;
+    }
+  }
+  uint8_t* out = burst.samples + component.plane + uint64_t{block / component.blocks_per_row} * 8 * component.stride +
+                 block % component.blocks_per_row * 8;
+#pragma unroll
+  for (int y = 0; y < 8; ++y) {
+    Transform<1, 18>(v + 8 * y);
+    uint32_t words[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int* four = v + 8 * y + 4 * half;
+      words[half] = Clamp(four[0] + 128) | Clamp(four[1] + 128) << 8 | Clamp(four[2] + 128) << 16 |
+                    static_cast<uint32_t>(Clamp(four[3] + 128)) << 24;
+    }
+    *reinterpret_cast<uint2*>(out + uint64_t{component.stride} * y) = make_uint2(words[0], words[1]);
+  }
+}
+
+// The component's value at a pixel of the stored image.
+__device__ int SampleAt(const Burst& burst, const Component& component, int x, int y) {
+  const int column = x / component.h_expand, line = y / component.v_expand;
+  const uint8_t* near = burst.samples + component.plane + int64_t{line - component.first_line} * component.stride -
+                        component.first_column;
+  if (component.upsampling == kNone || component.upsampling == kReplicate) return near[column];
+  const int other = x % 2 == 0 ? max(column - 1, 0) : min(column + 1, component.width - 1);
+  if (component.upsampling == kFancyH2V1) return (3 * near[column] + near[other] + 1 + x % 2) >> 2;
+  const int far_line = y % 2 == 0 ? max(line - 1, 0) : min(line + 1, component.height - 1);
+  const uint8_t* far = near + int64_t{far_line - line} * component.stride;
+  if (component.upsampling == kFancyH1V2) return (3 * near[column] + far[column] + 1 + y % 2) >> 2;
+  return (3 * (3 * near[column] + far[column]) + 3 * near[other] + far[other] + 8 - x % 2) >> 4;
+}
+
+__device__ void ToRgb(const int* in, uint8_t* rgb) {
+  const int luma = in[0], u = in[1] - 128, v = in[2] - 128;
+  rgb[0] = Clamp(luma + ((91881 * v + 32768) >> 16));
+  rgb[1] = Clamp(luma + ((-22554 * u - 46802 * v + 32768) >> 16));
+  rgb[2] = Clamp(luma + ((116130 * u + 32768) >> 16));
+}
+
+// One pixel of the oriented image: upsampling, colour, orientation.
+__global__ void Pixels(const Burst burst) {
+  __shared__ Image image;
+  const Chunk chunk = burst.pixel_chunks[blockIdx.x];
+  CopyShared(&image, burst.images + chunk.image);
+  __syncthreads();
+  const uint32_t end = min(chunk.first + kPixelsPerChunk, static_cast<uint32_t>(image.width * image.height));
+  for (uint32_t i = chunk.first + threadIdx.x; i < end; i += blockDim.x) {
+    const int out_x = static_cast<int>(i % static_cast<uint32_t>(image.width));
+    const int out_y = static_cast<int>(i / static_cast<uint32_t>(image.width));
+    int y = image.top + out_y, x = image.left + out_x;
+    if (image.transpose) {
+      const int swapped = x;
+      x = y;
+      y = swapped;
+    }
+    if (image.flip_rows) y = image.stored_height - 1 - y;
+    if (image.flip_columns) x = image.stored_width - 1 - x;
+    int in[kMaxComponents];
+    for (uint32_t c = 0; c < image.num_components; ++c) in[c] = SampleAt(burst, image.components[c], x, y);
+    uint8_t rgb[3];
+    if (image.color == kGrey) {
+      rgb[0] = rgb[1] = rgb[2] = static_cast<uint8_t>(in[0]);
+    } else if (image.color == kYCbCr) {
+      ToRgb(in, rgb);
+    } else {
+      for (int c = 0; c < 3; ++c) rgb[c] = static_cast<uint8_t>(in[c]);
+      if (image.color == kYcck) ToRgb(in, rgb);
+      if (image.color != kRgb) {
+        for (int c = 0; c < 3; ++c) {  // core/decode/cmyk.h; libjpeg gives 255 − R for YCCK
+          const int ink = image.color == kYcck ? rgb[c] : 255 - rgb[c];
+          const int product = ink * in[3] + 128;
+          rgb[c] = static_cast<uint8_t>(max(in[3] - (((product >> 8) + product) >> 8), 0));
+        }
+      }
+    }
+    uint8_t* out = burst.samples + image.pixels + uint64_t{static_cast<uint32_t>(out_y)} * image.pixel_stride + out_x;
+    const uint64_t plane = uint64_t{image.pixel_stride} * static_cast<uint32_t>(image.height);
+    for (int c = 0; c < 3; ++c) out[plane * c] = rgb[c];
+  }
+}
+
+// Three planes of bytes.
+struct Planes {
+  const uint8_t* bytes;
+  uint32_t stride;
+  uint64_t plane;
+};
+
+// Output (x, y) of one pass over the planes, channel c.
+__device__ uint8_t Filtered(const Burst& burst, const Planes& in, const Axis& axis, bool vertical, uint32_t x, uint32_t y, int c) {
+  const uint8_t* bytes = in.bytes + in.plane * c;
+  if (axis.taps == 0) return bytes[uint64_t{in.stride} * y + x];
+  const uint32_t i = vertical ? y : x;
+  const int32_t first = burst.numbers[axis.start + i] - axis.origin;
+  const int32_t* weights = burst.numbers + axis.weights + uint64_t{i} * axis.taps;
+  const uint32_t step = vertical ? in.stride : 1;
+  const uint8_t* from = vertical ? bytes + uint64_t{in.stride} * first + x : bytes + uint64_t{in.stride} * y + first;
+  int32_t sum = 1 << 21;
+  for (uint32_t t = 0; t < axis.taps; ++t) {
+    const int32_t weight = weights[t];
+    if (weight != 0) sum += weight * from[uint64_t{step} * t];  // behind an output's last weight may be no input
+  }
+  return Clamp(sum >> 22);
+}
+
+__device__ Planes PixelsOf(const Burst& burst, const Image& image) {
+  return {burst.samples + image.pixels, image.pixel_stride, uint64_t{image.pixel_stride} * static_cast<uint32_t>(image.height)};
+}
+
+// Images both of whose axes change: the first pass, to bytes.
+__global__ void FirstPass(const Burst burst) {
+  const Chunk chunk = burst.first_pass_chunks[blockIdx.x];
+  const Image& image = burst.images[chunk.image];
+  const bool vertical = image.vertical_first;
+  const Axis axis = vertical ? image.vertical : image.horizontal;
+  const uint32_t width = vertical ? static_cast<uint32_t>(image.width) : axis.outputs;
+  const Planes in = PixelsOf(burst, image);
+  const uint32_t end = min(chunk.first + kPixelsPerChunk, width * image.between_height);
+  for (uint32_t i = chunk.first + threadIdx.x; i < end; i += blockDim.x) {
+    const uint32_t x = i % width, y = i / width;
+    uint8_t* out = burst.samples + image.between + uint64_t{image.between_stride} * y + x;
+    for (int c = 0; c < 3; ++c) {
+      out[uint64_t{image.between_stride} * image.between_height * c] = Filtered(burst, in, axis, vertical, x, y, c);
+    }
+  }
+}
+
+// The last pass, if any, flips, and the element of each byte.
+__global__ void LastPass(const Burst burst) {
+  const Chunk chunk = burst.last_pass_chunks[blockIdx.x];
+  const Image& image = burst.images[chunk.image];
+  const bool both = image.horizontal.taps != 0 && image.vertical.taps != 0;
+  const bool vertical = both ? !image.vertical_first : image.vertical.taps != 0;
+  const Axis axis = vertical ? image.vertical : image.horizontal;
+  Planes in = PixelsOf(burst, image);
+  if (both) {
+    in = {burst.samples + image.between, image.between_stride, uint64_t{image.between_stride} * image.between_height};
+  }
+  const uint32_t width = burst.out_width, height = burst.out_height, pixels = width * height;
+  const uint32_t end = min(chunk.first + kPixelsPerChunk, pixels);
+  for (uint32_t i = chunk.first + threadIdx.x; i < end; i += blockDim.x) {
+    const uint32_t x = i % width, y = i / width;
+    const uint32_t from_x = image.mirrored ? width - 1 - x : x, from_y = image.upside_down ? height - 1 - y : y;
+    for (int c = 0; c < 3; ++c) {
+      const uint32_t value = burst.values[256 * c + Filtered(burst, in, axis, vertical, from_x, from_y, c)];
+      const uint64_t at = uint64_t{image.sample} * 3 * pixels + (burst.channels_last ? uint64_t{3} * i + c : uint64_t{pixels} * c + i);
+      switch (burst.element) {
+        case Element::kUInt8:
+          static_cast<uint8_t*>(burst.out)[at] = static_cast<uint8_t>(value);
+          break;
+        case Element::kBits16:
+          static_cast<uint16_t*>(burst.out)[at] = static_cast<uint16_t>(value);
+          break;
+        case Element::kFloat32:
+          static_cast<uint32_t*>(burst.out)[at] = value;
+          break;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int LaunchBurst(const Burst& burst, void* stream) {
+  const auto on = static_cast<cudaStream_t>(stream);
+  cudaError_t error = cudaMemsetAsync(burst.coefficients, 0, burst.num_blocks * 64 * sizeof(int16_t), on);
+  if (error == cudaSuccess) error = cudaMemsetAsync(burst.failed, 0, burst.num_images, on);
+  if (error != cudaSuccess) return error;
+  if (burst.num_entropy_chunks > 0) Entropy<<<burst.num_entropy_chunks, kRunsPerChunk, 0, on>>>(burst);
+  if (burst.num_block_chunks > 0) Idct<<<burst.num_block_chunks, kBlocksPerChunk, 0, on>>>(burst);
+  if (burst.num_pixel_chunks > 0) Pixels<<<burst.num_pixel_chunks, 256, 0, on>>>(burst);
+  if (burst.num_first_pass_chunks > 0) FirstPass<<<burst.num_first_pass_chunks, 256, 0, on>>>(burst);
+  if (burst.num_last_pass_chunks > 0) LastPass<<<burst.num_last_pass_chunks, 256, 0, on>>>(burst);
+  return cudaGetLastError();
+}
+
+}  // namespace headrace::gpu

@@ -1,0 +1,272 @@
+#include "core/augment/gpu/planner.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/decode/entry/canonical_codes.h"
+#include "core/decode/image_decoder.h"
+
+namespace headrace::gpu {
+namespace {
+
+uint64_t RoundUp(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
+
+void AddChunks(uint32_t image, uint64_t total, uint32_t size, std::vector<Chunk>* chunks) {
+  for (uint64_t first = 0; first < total; first += size) chunks->push_back({image, static_cast<uint32_t>(first)});
+}
+
+HuffmanTable MakeTable(const HuffmanSpec& spec) {
+  HuffmanTable table = {};
+  uint32_t code = 0;
+  int32_t index = 0;
+  uint16_t* next = table.lookup;
+  for (size_t bits = 1; bits <= 16; ++bits, code <<= 1) {
+    const int count = spec.counts[bits - 1];
+    table.offset[bits] = index - static_cast<int32_t>(code);
+    for (int i = 0; i < count && bits <= kLookupBits; ++i) {
+      const auto entry = static_cast<uint16_t>(bits << 8 | spec.symbols[static_cast<size_t>(index + i)]);
+      next = std::fill_n(next, size_t{1} << (kLookupBits - bits), entry);
+    }
+    code += static_cast<uint32_t>(count);
+    index += count;
+    table.limit[bits] = code << (16 - bits);
+  }
+  std::copy(spec.symbols.begin(), spec.symbols.end(), table.symbols);
+  return table;
+}
+
+}  // namespace
+
+absl::StatusOr<Steps> PlanForGpu(const ImageInfo& info, const Draw& draw, std::vector<Stage>* stages) {
+  if (!draw.error.empty()) return absl::UnimplementedError(draw.error);
+  Steps steps;
+  HEADRACE_RETURN_IF_ERROR(PlanSteps(draw.steps, static_cast<int>(info.oriented_height()),
+                                     static_cast<int>(info.oriented_width()), stages, &steps.source));
+  const size_t last_resize = LastResize(*stages);
+  for (size_t i = 0; i < stages->size(); ++i) {
+    const Stage& stage = (*stages)[i];
+    const bool mirrors = std::holds_alternative<HorizontalFlipStep>(*stage.step);
+    const bool turns = std::holds_alternative<VerticalFlipStep>(*stage.step);
+    if ((mirrors || turns) && (last_resize == stages->size() || i > last_resize)) {
+      steps.mirrored ^= mirrors;
+      steps.upside_down ^= turns;
+    } else if (i != last_resize && !PassesPixels(stage)) {
+      return absl::UnimplementedError("steps of another kind");
+    }
+  }
+  if (last_resize < stages->size()) steps.resize = &(*stages)[last_resize];
+  steps.height = stages->empty() ? steps.source.height : stages->back().window.height;
+  steps.width = stages->empty() ? steps.source.width : stages->back().window.width;
+  return steps;
+}
+
+void Planner::Begin() {
+  images.clear();
+  runs.clear();
+  tables.clear();
+  quant.clear();
+  numbers.clear();
+  for (auto* chunks : {&entropy_chunks, &block_chunks, &pixel_chunks, &first_pass_chunks, &last_pass_chunks}) chunks->clear();
+  data.assign(16, 0);  // no byte has number 0
+  num_blocks = num_samples = 0;
+  specs_.clear();
+}
+
+uint64_t Planner::TakeSamples(uint64_t bytes) {
+  const uint64_t at = num_samples;
+  num_samples += RoundUp(bytes, 16);
+  return at;
+}
+
+uint32_t Planner::TableOf(const HuffmanSpec& spec) {
+  const auto found = std::find(specs_.rbegin(), specs_.rend(), spec);  // most images share the standard's
+  if (found != specs_.rend()) return static_cast<uint32_t>(specs_.rend() - found - 1);
+  specs_.push_back(spec);
+  tables.push_back(MakeTable(spec));
+  return static_cast<uint32_t>(specs_.size() - 1);
+}
+
+uint32_t Planner::QuantOf(const std::array<uint16_t, 64>& table) {
+  const size_t last = quant.size() < 256 ? 0 : quant.size() - 256;  // those of the image before
+  for (size_t at = last; at < quant.size(); at += 64) {
+    if (std::equal(table.begin(), table.end(), quant.begin() + static_cast<ptrdiff_t>(at))) return static_cast<uint32_t>(at / 64);
+  }
+  quant.insert(quant.end(), table.begin(), table.end());
+  return static_cast<uint32_t>(quant.size() / 64 - 1);
+}
+
+Axis Planner::AddAxis(Interpolation interpolation, int in, int out, Span window, int origin) {
+  Axis axis = {};
+  axis.outputs = static_cast<uint32_t>(window.size());
+  if (in == out) return axis;
+  axis.origin = origin;
+  axis.start = static_cast<uint32_t>(numbers.size());
+  if (interpolation == Interpolation::kNearest) {
+    ComputeNearest(in, out, window, &nearest_);
+    numbers.insert(numbers.end(), nearest_.begin(), nearest_.end());
+    axis.weights = static_cast<uint32_t>(numbers.size());
+    numbers.insert(numbers.end(), axis.outputs, 1 << kWeightBits);
+    axis.taps = 1;
+    return axis;
+  }
+  ComputeFilter(interpolation, in, out, window, &filter_);
+  numbers.insert(numbers.end(), filter_.start.begin(), filter_.start.end());
+  axis.weights = static_cast<uint32_t>(numbers.size());
+  numbers.insert(numbers.end(), filter_.weights.begin(), filter_.weights.end());
+  axis.taps = static_cast<uint32_t>(filter_.taps);
+  return axis;
+}
+
+void Planner::AddTables(const JpegFrame& frame, Image* image) {
+  std::fill(std::begin(image->tables), std::end(image->tables), UINT32_MAX);
+  for (int c = 0; c < frame.num_components; ++c) {
+    const JpegComponent& from = frame.components[static_cast<size_t>(c)];
+    Component& to = image->components[c];
+    to.dc = from.dc;
+    to.ac = static_cast<uint8_t>(4 + from.ac);
+    image->tables[to.dc] = TableOf(frame.dc[from.dc]);
+    image->tables[to.ac] = TableOf(frame.ac[from.ac]);
+    to.quant = QuantOf(frame.quant[from.quant]);
+  }
+}
+
+void Planner::AddPlanes(const JpegFrame& frame, const RegionPlan& plan, Image* image) {
+  const auto mcus = static_cast<uint32_t>(plan.last_mcu - plan.first_mcu + 1);
+  const auto rows = static_cast<uint32_t>(plan.last_row - plan.first_row + 1);
+  for (int c = 0; c < frame.num_components; ++c) {
+    const JpegComponent& from = frame.components[static_cast<size_t>(c)];
+    const ComponentPlan& part = plan.components[static_cast<size_t>(c)];
+    Component& to = image->components[c];
+    to.h = from.h;
+    to.v = from.v;
+    to.upsampling = static_cast<uint8_t>(part.upsampling);
+    to.h_expand = static_cast<uint8_t>(part.h_expand);
+    to.v_expand = static_cast<uint8_t>(part.v_expand);
+    to.width = part.width;
+    to.height = part.height;
+    to.blocks_per_row = mcus * from.h;
+    to.blocks = to.blocks_per_row * rows * from.v;
+    to.coefficients = static_cast<uint32_t>(num_blocks);
+    num_blocks += to.blocks;
+    image->num_blocks += to.blocks;
+    to.first_column = plan.first_mcu * from.h * 8;
+    to.first_line = plan.first_row * from.v * 8;
+    to.stride = to.blocks_per_row * 8;
+    to.plane = TakeSamples(uint64_t{64} * to.blocks);
+  }
+}
+
+absl::Status Planner::AddRuns(const GpuRenderer::Sample& sample, const RegionPlan& plan, const Rect& region, uint64_t data_at) {
+  const EntryView& entries = *sample.entries;
+  const JpegFrame& frame = *sample.frame;
+  // Byte b of the scan is byte data_at + b − first of the burst's data.
+  const uint64_t skipped = frame.scan_offset - std::min<uint64_t>(sample.begin, frame.scan_offset);
+  const uint64_t first = sample.begin - std::min<uint64_t>(sample.begin, frame.scan_offset);
+  const uint64_t size = sample.bytes.size() - std::min<uint64_t>(skipped, sample.bytes.size());
+  HEADRACE_RETURN_IF_ERROR(SegmentDecoder::CheckEnd(entries, sample.bytes, sample.begin, region));
+  const auto place = [&](uint64_t byte) { return static_cast<uint32_t>(data_at + skipped + byte - first); };
+  const int interval = entries.interval(), per_row = frame.mcus_per_row();
+  for (int row = plan.first_row; row <= plan.last_row; ++row) {
+    for (int segment = plan.first_mcu / interval; segment <= plan.last_mcu / interval; ++segment) {
+      const bool row_ends = segment + 1 == entries.segments_per_row();
+      const bool has_next = !row_ends || row + 1 < entries.mcu_rows();
+      EntryPoint begin, next;
+      if (!entries.Point(row, segment, &begin) ||
+          (has_next && !entries.Point(row + row_ends, row_ends ? 0 : segment + 1, &next))) {
+        return absl::DataLossError("entry data: a number outside the scan");
+      }
+      const uint32_t end = has_next ? std::min(next.byte + 1, entries.scan_bytes()) : entries.scan_bytes();
+      if (end < begin.byte || begin.byte < first || end > first + size) return absl::DataLossError("entry data: out of order");
+      Run run = {};
+      run.row = static_cast<uint16_t>(row);
+      run.mcu = static_cast<uint16_t>(segment * interval);
+      run.count = static_cast<uint16_t>(std::min(interval, per_row - run.mcu));
+      run.decoded = static_cast<uint16_t>(std::min<int>(run.count, plan.last_mcu + 1 - run.mcu));
+      // Every symbol takes at most 31 bits and passes a coefficient; core/decode/segment reads no more either.
+      if (end - begin.byte > (uint64_t{run.count} * static_cast<uint64_t>(frame.blocks_per_mcu()) * 64 + 2) * 31 / 8) {
+        return absl::DataLossError("entry data: a segment longer than its MCUs can be");
+      }
+      run.begin = place(begin.byte);
+      run.end = place(end);
+      run.bit = begin.bit;
+      run.next = has_next ? place(next.byte) : 0;
+      run.next_bit = next.bit;
+      std::copy(begin.dc.begin(), begin.dc.end(), run.dc);
+      std::copy(next.dc.begin(), next.dc.end(), run.next_dc);
+      runs.push_back(run);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Planner::Add(const GpuRenderer::Sample& sample) {
+  const JpegFrame& frame = *sample.frame;
+  if (frame.width != sample.info->width || frame.height != sample.info->height) {
+    return absl::DataLossError("entry data: of an image of another size");
+  }
+  HEADRACE_ASSIGN_OR_RETURN(const Steps steps, PlanForGpu(*sample.info, *sample.draw, &stages_));
+  const Rect region = StoredRegion(steps.source, *sample.info);
+  HEADRACE_ASSIGN_OR_RETURN(const RegionPlan plan, PlanRegion(frame, region));
+  const uint64_t data_at = data.size();
+  if (data_at + sample.bytes.size() > UINT32_MAX / 2) return absl::UnimplementedError("too many bytes in one batch");
+  const size_t first_run = runs.size();
+  if (absl::Status status = AddRuns(sample, plan, region, data_at); !status.ok()) {
+    runs.resize(first_run);
+    return status;
+  }
+  data.insert(data.end(), sample.bytes.begin(), sample.bytes.end());
+  data.resize(RoundUp(data.size() + 16, 16));
+
+  const auto number = static_cast<uint32_t>(images.size());
+  Image image = {};
+  image.num_components = frame.num_components;
+  image.color = static_cast<uint32_t>(frame.color);
+  AddTables(frame, &image);
+  AddPlanes(frame, plan, &image);
+  image.first_run = static_cast<uint32_t>(first_run);
+  image.num_runs = static_cast<uint32_t>(runs.size() - first_run);
+  image.restart_interval = frame.restart_interval;
+  image.mcus_per_row = static_cast<uint32_t>(frame.mcus_per_row());
+  image.first_mcu = static_cast<uint32_t>(plan.first_mcu);
+  image.first_row = static_cast<uint32_t>(plan.first_row);
+  image.top = steps.source.top;
+  image.left = steps.source.left;
+  image.height = steps.source.height;
+  image.width = steps.source.width;
+  image.stored_height = frame.height;
+  image.stored_width = frame.width;
+  const Turn turn = TurnOf(sample.info->orientation);
+  image.flip_rows = turn.flip_rows;
+  image.flip_columns = turn.flip_columns;
+  image.transpose = turn.transpose;
+  image.mirrored = steps.mirrored;
+  image.upside_down = steps.upside_down;
+  image.sample = sample.place;
+  image.pixel_stride = static_cast<uint32_t>(RoundUp(static_cast<uint64_t>(image.width), 16));
+  const uint64_t pixels = static_cast<uint64_t>(image.width) * static_cast<uint64_t>(image.height);
+  image.pixels = TakeSamples(uint64_t{3} * image.pixel_stride * static_cast<uint64_t>(image.height));
+  if (steps.resize != nullptr) {
+    const ResizeJob job = MakeResizeJob(*steps.resize);
+    const Rect source = ResizeSource(job);
+    image.vertical_first = VerticalFirst(job);
+    image.horizontal = AddAxis(job.interpolation, job.in_width, job.out_width,
+                               {job.window.left, job.window.left + job.window.width}, source.left);
+    image.vertical = AddAxis(job.interpolation, job.in_height, job.out_height,
+                             {job.window.top, job.window.top + job.window.height}, source.top);
+  }
+  if (image.horizontal.taps != 0 && image.vertical.taps != 0) {
+    const uint32_t width = image.vertical_first ? static_cast<uint32_t>(image.width) : image.horizontal.outputs;
+    image.between_height = image.vertical_first ? image.vertical.outputs : static_cast<uint32_t>(image.height);
+    image.between_stride = static_cast<uint32_t>(RoundUp(width, 16));
+    image.between = TakeSamples(uint64_t{3} * image.between_stride * image.between_height);
+    AddChunks(number, uint64_t{width} * image.between_height, kPixelsPerChunk, &first_pass_chunks);
+  }
+  AddChunks(number, image.num_runs, kRunsPerChunk, &entropy_chunks);
+  AddChunks(number, image.num_blocks, kBlocksPerChunk, &block_chunks);
+  AddChunks(number, pixels, kPixelsPerChunk, &pixel_chunks);
+  AddChunks(number, static_cast<uint64_t>(steps.width) * static_cast<uint64_t>(steps.height), kPixelsPerChunk, &last_pass_chunks);
+  images.push_back(image);
+  return absl::OkStatus();
+}
+
+}  // namespace headrace::gpu

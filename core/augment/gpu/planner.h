@@ -1,0 +1,60 @@
+// From samples to a burst: what the kernels need to know of each image, its runs and filters. Runs on the CPU, touches no pixel.
+// Internal to core/augment/gpu.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/augment/filter.h"
+#include "core/augment/pack.h"
+#include "core/augment/step_plan.h"
+#include "core/decode/segment/region_plan.h"
+#include "core/augment/gpu/burst.h"
+#include "core/augment/gpu/renderer.h"
+
+namespace headrace::gpu {
+
+// Reused from batch to batch, with its memory.
+class Planner {
+ public:
+  void Begin();
+  // UNIMPLEMENTED: the CPU must make it. DATA_LOSS: its data contradicts its entry points; the CPU says what follows. Then
+  // nothing was added.
+  absl::Status Add(const GpuRenderer::Sample& sample);
+
+  // What was added, in the order in which it goes to the GPU.
+  std::vector<Image> images;
+  std::vector<Run> runs;
+  std::vector<HuffmanTable> tables;
+  std::vector<uint16_t> quant;
+  std::vector<int32_t> numbers;
+  std::vector<Chunk> entropy_chunks, block_chunks, pixel_chunks, first_pass_chunks, last_pass_chunks;
+  std::vector<uint8_t> data;  // the images' bytes, 16 apart
+  uint64_t num_blocks = 0, num_samples = 0;
+
+ private:
+  absl::Status AddRuns(const GpuRenderer::Sample& sample, const RegionPlan& plan, const Rect& region, uint64_t data_at);
+  void AddTables(const JpegFrame& frame, Image* image);
+  void AddPlanes(const JpegFrame& frame, const RegionPlan& plan, Image* image);
+  uint32_t TableOf(const HuffmanSpec& spec);
+  uint32_t QuantOf(const std::array<uint16_t, 64>& quant);
+  Axis AddAxis(Interpolation interpolation, int in, int out, Span window, int origin);
+  uint64_t TakeSamples(uint64_t bytes);
+
+  std::vector<HuffmanSpec> specs_;
+  std::vector<Stage> stages_;
+  AxisFilter filter_;
+  std::vector<int32_t> nearest_;
+};
+
+// What the GPU makes of these steps: one resize at most, pixels handed on before it, crops and flips behind it.
+struct Steps {
+  Rect source;                       // of the oriented image
+  const Stage* resize = nullptr;     // null: none
+  bool mirrored = false, upside_down = false;
+  int height = 0, width = 0;         // of the result
+};
+// Reuses the memory of `stages`, which must outlive the result. UNIMPLEMENTED when it is not of that kind.
+absl::StatusOr<Steps> PlanForGpu(const ImageInfo& info, const Draw& draw, std::vector<Stage>* stages);
+
+}  // namespace headrace::gpu
