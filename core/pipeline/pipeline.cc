@@ -22,7 +22,10 @@ struct Machinery {
         read_ahead(&scheduler, std::max(1, options.read_ahead_batches)) {
     scheduler.SetProgressListener([this] { read_ahead.Notify(); });
   }
-  ~Machinery() { scheduler.Stop(); }  // its threads notify read_ahead
+  ~Machinery() {
+    scheduler.Stop();  // its threads notify read_ahead
+    keeper.StopPopulating();  // its jobs use the scheduler
+  }
 
   MemoryBudget budget;
   RingKeeper keeper;

@@ -13,16 +13,24 @@ RingKeeper::~RingKeeper() {
     std::lock_guard lock(mutex_);
     stop_ = true;
   }
-  changed_.notify_one();
+  changed_.notify_all();
   thread_.join();
 }
 
 void RingKeeper::Populate(std::function<bool()> populate_next) {
   {
     std::lock_guard lock(mutex_);
-    populating_.push_back(std::move(populate_next));
+    if (takes_jobs_) populating_.push_back(std::move(populate_next));
   }
-  changed_.notify_one();
+  changed_.notify_all();
+}
+
+void RingKeeper::StopPopulating() {
+  std::deque<std::function<bool()>> dropped;  // after the lock: they hold sessions
+  std::unique_lock lock(mutex_);
+  takes_jobs_ = false;
+  dropped.swap(populating_);
+  changed_.wait(lock, [this] { return !is_populating_; });
 }
 
 void RingKeeper::ExpectBack(uint64_t bytes) { budget_->ReleaseSoon(bytes); }
@@ -32,7 +40,7 @@ void RingKeeper::GiveBack(std::unique_ptr<HostRing> ring, RingMemory memory) {
     std::lock_guard lock(mutex_);
     leaving_.push_back({std::move(ring), memory});
   }
-  changed_.notify_one();
+  changed_.notify_all();
 }
 
 void RingKeeper::Run() {
@@ -55,10 +63,19 @@ void RingKeeper::Run() {
       // One slot of each session in turn, so that a large ring does not keep the next session waiting.
       std::function<bool()> job = std::move(populating_.front());
       populating_.pop_front();
+      is_populating_ = true;
       lock.unlock();
-      const bool more = job();
+      if (!job()) job = nullptr;
       lock.lock();
-      if (more) populating_.push_back(std::move(job));
+      if (job && takes_jobs_) {
+        populating_.push_back(std::move(job));
+      } else if (job) {
+        lock.unlock();
+        job = nullptr;
+        lock.lock();
+      }
+      is_populating_ = false;
+      if (!takes_jobs_) changed_.notify_all();
     }
   }
 }

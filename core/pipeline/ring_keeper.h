@@ -21,6 +21,8 @@ class RingKeeper {
 
   // Runs `populate_next` again and again until it returns false, rings to be given back first. It populates one slot.
   void Populate(std::function<bool()> populate_next);
+  // Drops what is left of populating, and waits for the job that runs; further ones are not taken. For the end of what they use.
+  void StopPopulating();
   // A session is closed: its ring of `bytes` comes to GiveBack as soon as no thread uses it. Once per ring, before GiveBack.
   void ExpectBack(uint64_t bytes);
   // Unmaps the ring, under kDiscard after punching it empty, and returns its memory to the budget.
@@ -38,6 +40,7 @@ class RingKeeper {
   std::condition_variable changed_;
   std::deque<Leaving> leaving_;
   std::deque<std::function<bool()>> populating_;
+  bool takes_jobs_ = true, is_populating_ = false;
   bool stop_ = false;
   std::thread thread_;
 };

@@ -88,6 +88,16 @@ TEST_F(PipelineTest, EmptyPartsAreBatchesToo) {
   }
 }
 
+// Its slots may still be being populated then.
+TEST_F(PipelineTest, ASessionMayEndAsSoonAsItWasOpened) {
+  for (int i = 0; i < 200; ++i) {
+    const auto pipeline = MakePipeline(1);
+    SessionSpec spec = Spec(4);
+    spec.prefetch_factor = 8;
+    const FakeClient client(pipeline.get(), spec);
+  }
+}
+
 TEST_F(PipelineTest, BatchesDoNotDependOnTheNumberOfThreads) {
   std::vector<uint64_t> first;
   for (int threads = 1; threads <= 8; ++threads) {

@@ -5,9 +5,10 @@
 
 namespace headrace::gpu {
 
-inline constexpr int kLookupBits = 9;
+inline constexpr int kLookupBits = 10;
 inline constexpr int kMaxComponents = 4;
 inline constexpr int kMaxTables = 8;  // of one image: four for DC, four for AC
+inline constexpr int kMaxBlocksPerMcu = 10;
 
 // By the next kLookupBits bits: length of the code << 8 | symbol; 0: a longer code, found as in
 // core/decode/entry/canonical_codes.h.
@@ -65,6 +66,7 @@ struct Image {
 struct Run {
   uint32_t begin, end;             // bytes of the burst's data: of the segment, the byte with the next entry point included
   uint32_t next;                   // the byte with the next entry point; 0: there is none
+  uint32_t words;                  // where its bytes go without what is stuffed: number among the burst's words
   uint16_t row, mcu;
   uint16_t count, decoded;         // MCUs of the segment, and how many of them are needed
   uint8_t bit, next_bit;
@@ -95,6 +97,8 @@ struct Burst {
   const Chunk* last_pass_chunks;
   uint32_t num_entropy_chunks, num_block_chunks, num_pixel_chunks, num_first_pass_chunks, num_last_pass_chunks;
   uint64_t num_blocks;
+  uint32_t* words;                 // the segments without stuffed zeros
+  uint32_t* lengths;               // by run: its bytes there; UINT32_MAX: there is a marker inside
   int16_t* coefficients;
   uint8_t* samples;
   uint8_t* failed;                 // by image: 1 when its data contradicts its entry points

@@ -8,9 +8,10 @@
 namespace headrace::gpu {
 namespace {
 
-__constant__ uint8_t kNatural[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
-                                     41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
-                                     30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
+__constant__ uint8_t kNaturalOrder[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,
+                                          12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28,
+                                          35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
+                                          58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
 
 // As core/decode/segment/region_plan.h has them.
 enum : uint8_t { kNone, kFancyH2V1, kFancyH2V2, kFancyH1V2, kReplicate };
@@ -24,38 +25,22 @@ __device__ void CopyShared(T* to, const T* from) {
   }
 }
 
-// Bits of stuffed bytes, zeros behind the first marker or the end.
-class BitReader {
+// The bits of a part of a scan as it lies in the file: zeros behind the first marker or the end. For images with restart markers.
+class FileReader {
  public:
-  __device__ BitReader(const uint8_t* data, uint32_t begin, uint32_t end, uint32_t bit)
+  __device__ FileReader(const uint8_t* data, uint32_t begin, uint32_t end, uint32_t bit)
       : data_(data), begin_(begin), at_(begin), end_(end) {
     Refill();
-    bits_ -= bit;
+    bits_ -= static_cast<int>(bit);
   }
 
-  // At least 32 bits from now on.
-  __device__ void Refill() {
-    while (bits_ <= 32) {
-      if (at_ + 8 <= end_) {
-        const uint32_t* words = reinterpret_cast<const uint32_t*>(data_) + (at_ >> 2);
-        const uint32_t word = __byte_perm(__funnelshift_r(__ldg(words), __ldg(words + 1), (at_ & 3) * 8), 0, 0x0123);
-        if (__vcmpeq4(word, 0xFFFFFFFFu) == 0) {
-          buffer_ = buffer_ << 32 | word;
-          bits_ += 32;
-          at_ += 4;
-          continue;
-        }
-      }
-      for (int i = 0; i < 4; ++i) buffer_ = buffer_ << 8 | NextByte();
-      bits_ += 32;
-    }
+  // The next 32 bits.
+  __device__ uint32_t Window() {
+    if (bits_ < 32) Refill();
+    return static_cast<uint32_t>(buffer_ >> (bits_ - 32));
   }
-  __device__ uint32_t Peek16() const { return static_cast<uint32_t>(buffer_ >> (bits_ - 16)) & 0xFFFF; }
-  __device__ uint32_t Take(int n) {
-    bits_ -= n;
-    return static_cast<uint32_t>(buffer_ >> bits_) & ((1u << n) - 1);
-  }
-  __device__ int bits() const { return bits_; }
+  // At most 31.
+  __device__ void Skip(uint32_t bits) { bits_ -= static_cast<int>(bits); }
 
   // Whether the next bit is one of the data.
   __device__ bool IsInside() const { return bits_ >= invented_; }
@@ -82,6 +67,12 @@ class BitReader {
   __device__ uint32_t at() const { return at_; }
 
  private:
+  __device__ void Refill() {
+    while (bits_ <= 32) {
+      for (int i = 0; i < 4; ++i) buffer_ = buffer_ << 8 | NextByte();
+      bits_ += 32;
+    }
+  }
   __device__ bool IsAtStop() const {
     return at_ >= end_ || (data_[at_] == 0xFF && at_ + 1 < end_ && data_[at_ + 1] != 0);
   }
@@ -102,137 +93,300 @@ class BitReader {
   int bits_ = 0, invented_ = 0;  // unread in the buffer; those of them that stand behind the data
 };
 
-// Length of the code; 0: there is none.
-__device__ int Symbol(const HuffmanTable& table, uint32_t head, uint32_t* symbol) {
-  const uint32_t entry = table.lookup[head >> (16 - kLookupBits)];
-  if (entry != 0) {
-    *symbol = entry & 0xFF;
-    return static_cast<int>(entry >> 8);
+// The bits of a segment without the zeros stuffed behind 0xFF, as Unstuff left them; zeros behind the limit.
+class WordReader {
+ public:
+  __device__ WordReader(const uint32_t* words, uint32_t num_words, uint32_t bit)
+      : words_(words), num_words_(num_words), high_(Word(0)), low_(Word(1)), used_(bit) {}
+
+  __device__ uint32_t Window() const { return __funnelshift_l(low_, high_, used_); }
+  __device__ void Skip(uint32_t bits) {
+    used_ += bits;
+    if (used_ < 32) return;
+    used_ -= 32;
+    high_ = low_;
+    low_ = Word(++first_ + 1);
   }
-  int bits = kLookupBits + 1;
-  while (bits <= 16 && head >= table.limit[bits]) ++bits;
+  // Bits from the first word on.
+  __device__ uint32_t Tell() const { return first_ * 32 + used_; }
+
+ private:
+  __device__ uint32_t Word(uint32_t i) const { return i < num_words_ ? __byte_perm(__ldg(words_ + i), 0, 0x0123) : 0; }
+
+  const uint32_t* words_;
+  uint32_t num_words_, first_ = 0;
+  uint32_t high_, low_, used_;
+};
+
+// As in HuffmanTable::lookup, for a code longer than kLookupBits; 0: there is none.
+__device__ uint32_t LongCode(const HuffmanTable& table, uint32_t head) {
+  uint32_t bits = kLookupBits + 1;
+#pragma unroll
+  for (int longer = kLookupBits + 1; longer <= 16; ++longer) bits += head >= table.limit[longer];
   if (bits > 16) return 0;
-  *symbol = table.symbols[((head >> (16 - bits)) + static_cast<uint32_t>(table.offset[bits])) & 255];
-  return bits;
+  const uint32_t index = (head >> (16 - bits)) + static_cast<uint32_t>(table.offset[bits]);
+  return bits << 8 | table.symbols[index & 255];
 }
 
-// Decodes `count` MCUs from number `mcu` of the row on. False when the data is damaged.
-__device__ bool DecodeMcus(const Burst& burst, const Image& image, const HuffmanTable* tables, uint32_t row, uint32_t mcu,
-                           uint32_t count, BitReader* reader, int16_t* dc) {
-  for (uint32_t end = mcu + count; mcu < end; ++mcu) {
+// What the threads of a block share.
+struct Shared {
+  Image image;
+  HuffmanTable tables[kMaxTables];
+  // Block n of an MCU: MCU m of row r, counted from the first row that is held, has it at coefficients' block
+  // first + r · row_blocks + m · mcu_blocks.
+  struct Place {
+    uint32_t component, dc, ac;  // UINT32_MAX: behind the last
+    uint32_t first, row_blocks, mcu_blocks;
+  } places[kMaxBlocksPerMcu + 1];
+  uint8_t natural[64];
+};
+
+__device__ void Fill(const Burst& burst, const Chunk& chunk, Shared* shared) {
+  CopyShared(&shared->image, burst.images + chunk.image);
+  if (threadIdx.x < 64) shared->natural[threadIdx.x] = kNaturalOrder[threadIdx.x];
+  __syncthreads();
+  const Image& image = shared->image;
+  for (int i = 0; i < kMaxTables; ++i) {
+    if (image.tables[i] != UINT32_MAX) CopyShared(shared->tables + i, burst.tables + image.tables[i]);
+  }
+  if (threadIdx.x == 0) {
+    Shared::Place* next = shared->places;
     for (uint32_t c = 0; c < image.num_components; ++c) {
       const Component& component = image.components[c];
-      const HuffmanTable& dc_table = tables[component.dc];
-      const HuffmanTable& ac_table = tables[component.ac];
-      int16_t prediction = dc[c];
-      for (int y = 0; y < component.v; ++y) {
-        for (int x = 0; x < component.h; ++x) {
-          int16_t* block = nullptr;
-          if (mcu >= image.first_mcu) {
-            const uint32_t line = (row - image.first_row) * component.v + y;
-            const uint32_t column = (mcu - image.first_mcu) * component.h + x;
-            block = burst.coefficients + (uint64_t{component.coefficients} + line * component.blocks_per_row + column) * 64;
-          }
-          for (uint32_t k = 0; k < 64;) {
-            if (reader->bits() < 32) reader->Refill();
-            uint32_t symbol = 0;
-            const int bits = Symbol(k == 0 ? dc_table : ac_table, reader->Peek16(), &symbol);
-            if (bits == 0) return false;
-            reader->Take(bits);
-            const int size = static_cast<int>(symbol & 15);
-            int value = 0;
-            if (size > 0) {
-              value = static_cast<int>(reader->Take(size));
-              if (value < 1 << (size - 1)) value -= (1 << size) - 1;
-            }
-            if (k == 0) {
-              prediction = static_cast<int16_t>(prediction + value);
-              if (block != nullptr) block[0] = prediction;
-              k = 1;
-              continue;
-            }
-            const uint32_t run = symbol >> 4;
-            if (size == 0) {
-              if (run != 15) break;
-              k += 16;
-              if (k > 64) return false;
-              continue;
-            }
-            k += run;
-            if (k > 63) return false;
-            if (block != nullptr) block[kNatural[k]] = static_cast<int16_t>(value);
-            ++k;
-          }
+      for (uint32_t y = 0; y < component.v; ++y) {
+        for (uint32_t x = 0; x < component.h; ++x) {
+          *next++ = {c, component.dc, component.ac,
+                     component.coefficients + y * component.blocks_per_row + x - image.first_mcu * component.h,
+                     component.v * component.blocks_per_row, component.h};
         }
       }
-      dc[c] = prediction;
     }
+    next->component = UINT32_MAX;
+  }
+  __syncthreads();
+}
+
+// DC predictions of four components, 16 bits each: in a register, which an array with a changing index is not.
+class Predictions {
+ public:
+  __device__ explicit Predictions(const int16_t* dc) {
+    for (int c = kMaxComponents - 1; c >= 0; --c) all_ = all_ << 16 | static_cast<uint16_t>(dc[c]);
+  }
+  __device__ int16_t Add(uint32_t c, int difference) {
+    const uint32_t shift = 16 * c;
+    const auto sum = static_cast<uint16_t>(static_cast<uint32_t>(all_ >> shift) + static_cast<uint32_t>(difference));
+    all_ = (all_ & ~(uint64_t{0xFFFF} << shift)) | uint64_t{sum} << shift;
+    return static_cast<int16_t>(sum);
+  }
+  __device__ int16_t Get(uint32_t c) const { return static_cast<int16_t>(all_ >> (16 * c)); }
+  __device__ void Reset() { all_ = 0; }
+
+ private:
+  uint64_t all_ = 0;
+};
+
+enum Outcome { kGoesOn, kDone, kDamaged };
+
+// One thread's way through MCUs, a symbol a turn.
+template <class Reader>
+class Walk {
+ public:
+  __device__ Walk(const Burst& burst, const Shared& shared, const Run& run, const Reader& reader)
+      : shared_(shared), coefficients_(burst.coefficients), row_(run.row - shared.image.first_row), dc_(run.dc), reader_(reader) {}
+
+  // MCUs [mcu, end) of the row.
+  __device__ void Begin(uint32_t mcu, uint32_t end) {
+    mcu_ = mcu;
+    end_ = end;
+    number_ = 0;
+    BeginBlock();
+  }
+
+  // The next symbol; kDone behind the last. No loop in here, and no way out before the end: the 32 threads of a warp, whose blocks
+  // differ in length, must meet again behind every symbol.
+  __device__ Outcome Step() {
+    const uint32_t window = reader_.Window();
+    uint32_t code = table_->lookup[window >> (32 - kLookupBits)];
+    if (code == 0) code = LongCode(*table_, window >> 16);
+    const uint32_t size = code & 15, run = code >> 4 & 15, bits = code >> 8;
+    const uint32_t extra = window << bits;
+    int value = static_cast<int>(extra >> 1 >> (31 - size));
+    if (static_cast<int>(extra) >= 0) value -= (1 << size) - 1;
+    reader_.Skip(bits + size);
+    bool damaged = code == 0;
+    uint32_t at = k_ + run;
+    if (k_ == 0) {
+      value = dc_.Add(component_, value);
+      table_ = ac_table_;
+      at = 0;
+      k_ = 1;
+    } else if (size == 0) {
+      at = 64;
+      k_ = run == 15 ? k_ + 16 : 64;
+      damaged |= k_ > 64;
+    } else {
+      damaged |= at > 63;
+      k_ = at + 1;
+    }
+    if (at < 64 && mcu_ >= shared_.image.first_mcu) block_[shared_.natural[at]] = static_cast<int16_t>(value);
+    if (damaged) return kDamaged;
+    if (k_ < 64) return kGoesOn;
+    if (shared_.places[++number_].component == UINT32_MAX) {
+      number_ = 0;
+      if (++mcu_ == end_) return kDone;
+    }
+    BeginBlock();
+    return kGoesOn;
+  }
+
+  __device__ Reader& reader() { return reader_; }
+  __device__ Predictions& dc() { return dc_; }
+
+ private:
+  __device__ void BeginBlock() {
+    const Shared::Place& place = shared_.places[number_];
+    component_ = place.component;
+    table_ = shared_.tables + place.dc;
+    ac_table_ = shared_.tables + place.ac;
+    const uint32_t block = place.first + row_ * place.row_blocks + mcu_ * place.mcu_blocks;
+    block_ = coefficients_ + uint64_t{block} * 64;
+    k_ = 0;
+  }
+
+  const Shared& shared_;
+  int16_t* const coefficients_;
+  const uint32_t row_;
+  Predictions dc_;
+  Reader reader_;
+  uint32_t mcu_ = 0, end_ = 0;
+  uint32_t number_ = 0, component_ = 0, k_ = 0;  // the block in its MCU, its component, its next coefficient
+  const HuffmanTable* table_ = nullptr;
+  const HuffmanTable* ac_table_ = nullptr;
+  int16_t* block_ = nullptr;
+};
+
+__device__ bool HasDcOf(const Predictions& dc, const Image& image, const int16_t* expected) {
+  for (uint32_t c = 0; c < image.num_components; ++c) {
+    if (dc.Get(c) != expected[c]) return false;
   }
   return true;
 }
 
-// False when what was decoded contradicts the entry points: the rules of core/decode/segment/segment_runs.cc.
-__device__ bool DecodeRun(const Burst& burst, const Image& image, const HuffmanTable* tables, const Run& run) {
-  int16_t dc[kMaxComponents];
-  for (int c = 0; c < kMaxComponents; ++c) dc[c] = run.dc[c];
-  uint32_t begin = run.begin, bit = run.bit;
-  for (uint32_t done = 0; done < run.decoded;) {
-    uint32_t count = run.count - done;
-    bool at_marker = false;
-    uint32_t marker = 0;
-    if (image.restart_interval > 0) {
-      const uint32_t index = run.row * image.mcus_per_row + run.mcu + done;
-      const uint32_t left = image.restart_interval - index % image.restart_interval;
-      at_marker = left <= count;
-      if (at_marker) count = left;
-      marker = 0xD0 + ((index + count) / image.restart_interval + 7) % 8;
+// Removes the zeros stuffed behind 0xFF, a warp per segment, 128 bytes a turn.
+__global__ void Unstuff(const Burst burst) {
+  const Chunk chunk = burst.entropy_chunks[blockIdx.x];
+  const Image& image = burst.images[chunk.image];
+  if (image.restart_interval > 0) return;
+  const uint32_t lane = threadIdx.x % 32;
+  const uint32_t last = min(chunk.first + kRunsPerChunk, image.num_runs);
+  for (uint32_t index = chunk.first + threadIdx.x / 32; index < last; index += blockDim.x / 32) {
+    const Run& run = burst.runs[image.first_run + index];
+    uint8_t* out = reinterpret_cast<uint8_t*>(burst.words + run.words);
+    uint32_t length = 0, before = 0;  // the byte before this turn's
+    bool marker = false;
+    for (uint32_t at = run.begin; at < run.end; at += 128) {
+      const uint32_t mine = at + 4 * lane;
+      const uint32_t* words = reinterpret_cast<const uint32_t*>(burst.data) + (mine >> 2);
+      const uint32_t word = __funnelshift_r(words[0], words[1], (mine & 3) * 8);
+      const uint32_t left = mine < run.end ? min(run.end - mine, 4u) : 0;
+      uint32_t previous = __shfl_up_sync(0xFFFFFFFF, word >> 24, 1);
+      if (lane == 0) previous = before;
+      before = __shfl_sync(0xFFFFFFFF, word >> 24, 31);
+      uint32_t kept = 0, packed = 0;
+      for (uint32_t i = 0; i < left; ++i) {
+        const uint32_t byte = word >> (8 * i) & 0xFF;
+        marker |= previous == 0xFF && byte != 0;
+        if (previous != 0xFF || byte != 0) packed |= byte << (8 * kept++);
+        previous = byte;
+      }
+      uint32_t sum = kept;
+      for (uint32_t step = 1; step < 32; step *= 2) {
+        const uint32_t other = __shfl_up_sync(0xFFFFFFFF, sum, step);
+        if (lane >= step) sum += other;
+      }
+      for (uint32_t i = 0; i < kept; ++i) out[length + sum - kept + i] = static_cast<uint8_t>(packed >> (8 * i));
+      length += __shfl_sync(0xFFFFFFFF, sum, 31);
     }
-    const uint32_t decoded = min(count, run.decoded - done);
-    BitReader reader(burst.data, begin, run.end, bit);
-    if (!DecodeMcus(burst, image, tables, run.row, run.mcu + done, decoded, &reader, dc) || !reader.IsInside()) return false;
+    marker = __any_sync(0xFFFFFFFF, marker);
+    if (lane < 4) out[length + lane] = 0;
+    if (lane == 0) burst.lengths[image.first_run + index] = marker ? UINT32_MAX : length;
+  }
+}
+
+// Does the segment end where the entry points say? By the rules of core/decode/segment/segment_runs.cc, as in the next.
+__device__ bool EndsRight(const Image& image, const Run& run, uint32_t length, Walk<WordReader>* walk) {
+  const uint32_t end = length * 8, at = walk->reader().Tell();
+  if (at > end) return false;
+  if (run.decoded < run.count) return true;  // what follows is not needed, and only its bytes are looked at
+  if (run.next == 0) return end - at <= 7;
+  return at + 8 == end + run.next_bit && HasDcOf(walk->dc(), image, run.next_dc);
+}
+
+// A segment in parts, between restart markers.
+__device__ Outcome WalkParts(const Burst& burst, const Shared& shared, const Run& run) {
+  const Image& image = shared.image;
+  const uint8_t* data = burst.data;
+  Walk<FileReader> walk(burst, shared, run, FileReader(data, run.begin, run.end, run.bit));
+  for (uint32_t done = 0; done < run.decoded;) {
+    const uint32_t index = run.row * image.mcus_per_row + run.mcu + done;
+    const uint32_t left = image.restart_interval - index % image.restart_interval;
+    const bool at_marker = left <= run.count - done;
+    const uint32_t count = at_marker ? left : run.count - done, decoded = min(count, run.decoded - done);
+    walk.Begin(run.mcu + done, run.mcu + done + decoded);
+    Outcome outcome = kGoesOn;
+    while (outcome == kGoesOn) outcome = walk.Step();
+    FileReader& reader = walk.reader();
+    if (outcome == kDamaged || !reader.IsInside()) return kDamaged;
     const bool to_end = done + count == run.count;
-    uint32_t byte, next_bit;
-    reader.Tell(&byte, &next_bit);
+    uint32_t byte, bit;
+    reader.Tell(&byte, &bit);
     const uint32_t rest = reader.PassRest();
     if (decoded == count) {
       if (at_marker || run.next == 0) {
-        if (rest > 7) return false;
-      } else {
-        if (byte != run.next || next_bit != run.next_bit) return false;
-        for (uint32_t c = 0; c < image.num_components; ++c) {
-          if (dc[c] != run.next_dc[c]) return false;
-        }
+        if (rest > 7) return kDamaged;
+      } else if (byte != run.next || bit != run.next_bit || !HasDcOf(walk.dc(), image, run.next_dc)) {
+        return kDamaged;
       }
     }
     done += count;
     if (!at_marker || (to_end && run.next == 0)) {
-      if (reader.at() != run.end) return false;
+      if (reader.at() != run.end) return kDamaged;
       continue;
     }
+    const uint32_t marker = 0xD0 + ((index + count) / image.restart_interval + 7) % 8;
     uint32_t at = reader.at();
-    while (at + 1 < run.end && burst.data[at] == 0xFF && burst.data[at + 1] == 0xFF) ++at;
-    if (at + 1 >= run.end || burst.data[at] != 0xFF || burst.data[at + 1] != marker) return false;
-    begin = at + 2;
-    bit = 0;
-    if (to_end && begin != run.next) return false;
-    for (int c = 0; c < kMaxComponents; ++c) dc[c] = 0;
+    while (at + 1 < run.end && data[at] == 0xFF && data[at + 1] == 0xFF) ++at;
+    if (at + 1 >= run.end || data[at] != 0xFF || data[at + 1] != marker || (to_end && at + 2 != run.next)) return kDamaged;
+    reader = FileReader(data, at + 2, run.end, 0);
+    walk.dc().Reset();
   }
-  return true;
+  return kDone;
 }
 
-__global__ void Entropy(const Burst burst) {
-  __shared__ Image image;
-  __shared__ HuffmanTable tables[kMaxTables];
+__global__ void __launch_bounds__(kRunsPerChunk) Entropy(const Burst burst) {
+  __shared__ Shared shared;
   const Chunk chunk = burst.entropy_chunks[blockIdx.x];
-  CopyShared(&image, burst.images + chunk.image);
-  __syncthreads();
-  for (int i = 0; i < kMaxTables; ++i) {
-    if (image.tables[i] != UINT32_MAX) CopyShared(tables + i, burst.tables + image.tables[i]);
-  }
-  __syncthreads();
+  Fill(burst, chunk, &shared);
+  const Image& image = shared.image;
   const uint32_t index = chunk.first + threadIdx.x;
-  if (index >= image.num_runs) return;
-  if (!DecodeRun(burst, image, tables, burst.runs[image.first_run + index])) burst.failed[chunk.image] = 1;
+  const bool is_run = index < image.num_runs;
+  const uint32_t number = image.first_run + min(index, image.num_runs - 1);
+  const Run& run = burst.runs[number];
+  bool damaged = false;
+  if (image.restart_interval > 0) {
+    damaged = is_run && WalkParts(burst, shared, run) == kDamaged;
+  } else {
+    const uint32_t length = burst.lengths[number];
+    damaged = is_run && length == UINT32_MAX;
+    Walk<WordReader> walk(burst, shared, run, WordReader(burst.words + run.words, (run.end - run.begin + 7) / 4, run.bit));
+    walk.Begin(run.mcu, run.mcu + run.decoded);
+    Outcome outcome = is_run && !damaged ? kGoesOn : kDone;
+    while (__any_sync(0xFFFFFFFF, outcome == kGoesOn)) {
+      if (outcome == kGoesOn) outcome = walk.Step();
+    }
+    damaged |= outcome == kDamaged || (is_run && !damaged && !EndsRight(image, run, length, &walk));
+  }
+  if (damaged) burst.failed[chunk.image] = 1;
 }
 
 __device__ int Wrap(int v) { return static_cast<int16_t>(v); }
@@ -459,12 +613,18 @@ __global__ void LastPass(const Burst burst) {
 
 }  // namespace
 
+int ClearBurst(const Burst& burst, void* stream) {
+  const auto on = static_cast<cudaStream_t>(stream);
+  const cudaError_t error = cudaMemsetAsync(burst.coefficients, 0, burst.num_blocks * 64 * sizeof(int16_t), on);
+  return error != cudaSuccess ? error : cudaMemsetAsync(burst.failed, 0, burst.num_images, on);
+}
+
 int LaunchBurst(const Burst& burst, void* stream) {
   const auto on = static_cast<cudaStream_t>(stream);
-  cudaError_t error = cudaMemsetAsync(burst.coefficients, 0, burst.num_blocks * 64 * sizeof(int16_t), on);
-  if (error == cudaSuccess) error = cudaMemsetAsync(burst.failed, 0, burst.num_images, on);
-  if (error != cudaSuccess) return error;
-  if (burst.num_entropy_chunks > 0) Entropy<<<burst.num_entropy_chunks, kRunsPerChunk, 0, on>>>(burst);
+  if (burst.num_entropy_chunks > 0) {
+    Unstuff<<<burst.num_entropy_chunks, 256, 0, on>>>(burst);
+    Entropy<<<burst.num_entropy_chunks, kRunsPerChunk, 0, on>>>(burst);
+  }
   if (burst.num_block_chunks > 0) Idct<<<burst.num_block_chunks, kBlocksPerChunk, 0, on>>>(burst);
   if (burst.num_pixel_chunks > 0) Pixels<<<burst.num_pixel_chunks, 256, 0, on>>>(burst);
   if (burst.num_first_pass_chunks > 0) FirstPass<<<burst.num_first_pass_chunks, 256, 0, on>>>(burst);

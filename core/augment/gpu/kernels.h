@@ -5,7 +5,9 @@
 
 namespace headrace::gpu {
 
-// Returns at once; `stream` is a cudaStream_t. 0, or CUDA's error.
+// Both return at once; `stream` is a cudaStream_t. 0, or CUDA's error.
+// Before the burst's data is brought, which would otherwise have left the caches again: the coefficients are many.
+int ClearBurst(const Burst& burst, void* stream);
 int LaunchBurst(const Burst& burst, void* stream);
 
 }  // namespace headrace::gpu

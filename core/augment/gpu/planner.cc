@@ -11,9 +11,11 @@ namespace {
 
 uint64_t RoundUp(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
-void AddChunks(uint32_t image, uint64_t total, uint32_t size, std::vector<Chunk>* chunks) {
+void AddChunks(uint32_t image, uint64_t total, uint32_t size, PinnedVector<Chunk>* chunks) {
   for (uint64_t first = 0; first < total; first += size) chunks->push_back({image, static_cast<uint32_t>(first)});
 }
+
+constexpr size_t kEarly = 16;  // tables
 
 HuffmanTable MakeTable(const HuffmanSpec& spec) {
   HuffmanTable table = {};
@@ -68,7 +70,7 @@ void Planner::Begin() {
   numbers.clear();
   for (auto* chunks : {&entropy_chunks, &block_chunks, &pixel_chunks, &first_pass_chunks, &last_pass_chunks}) chunks->clear();
   data.assign(16, 0);  // no byte has number 0
-  num_blocks = num_samples = 0;
+  num_blocks = num_samples = num_words = 0;
   specs_.clear();
 }
 
@@ -79,8 +81,11 @@ uint64_t Planner::TakeSamples(uint64_t bytes) {
 }
 
 uint32_t Planner::TableOf(const HuffmanSpec& spec) {
-  const auto found = std::find(specs_.rbegin(), specs_.rend(), spec);  // most images share the standard's
-  if (found != specs_.rend()) return static_cast<uint32_t>(specs_.rend() - found - 1);
+  // Either an image has the standard's tables, which came early, or it has its own, perhaps for several components.
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    if (i == kEarly && specs_.size() > kEarly + kMaxTables) i = specs_.size() - kMaxTables;
+    if (specs_[i] == spec) return static_cast<uint32_t>(i);
+  }
   specs_.push_back(spec);
   tables.push_back(MakeTable(spec));
   return static_cast<uint32_t>(specs_.size() - 1);
@@ -188,6 +193,8 @@ absl::Status Planner::AddRuns(const GpuRenderer::Sample& sample, const RegionPla
       }
       run.begin = place(begin.byte);
       run.end = place(end);
+      run.words = static_cast<uint32_t>(num_words);
+      num_words += (end - begin.byte + 7) / 4;  // and a word of zeros
       run.bit = begin.bit;
       run.next = has_next ? place(next.byte) : 0;
       run.next_bit = next.bit;

@@ -10,6 +10,7 @@
 #include "core/augment/step_plan.h"
 #include "core/decode/segment/region_plan.h"
 #include "core/augment/gpu/burst.h"
+#include "core/augment/gpu/pinned.h"
 #include "core/augment/gpu/renderer.h"
 
 namespace headrace::gpu {
@@ -23,14 +24,14 @@ class Planner {
   absl::Status Add(const GpuRenderer::Sample& sample);
 
   // What was added, in the order in which it goes to the GPU.
-  std::vector<Image> images;
-  std::vector<Run> runs;
-  std::vector<HuffmanTable> tables;
-  std::vector<uint16_t> quant;
-  std::vector<int32_t> numbers;
-  std::vector<Chunk> entropy_chunks, block_chunks, pixel_chunks, first_pass_chunks, last_pass_chunks;
-  std::vector<uint8_t> data;  // the images' bytes, 16 apart
-  uint64_t num_blocks = 0, num_samples = 0;
+  PinnedVector<Image> images;
+  PinnedVector<Run> runs;
+  PinnedVector<HuffmanTable> tables;
+  PinnedVector<uint16_t> quant;
+  PinnedVector<int32_t> numbers;
+  PinnedVector<Chunk> entropy_chunks, block_chunks, pixel_chunks, first_pass_chunks, last_pass_chunks;
+  PinnedVector<uint8_t> data;  // the images' bytes, 16 apart
+  uint64_t num_blocks = 0, num_samples = 0, num_words = 0;
 
  private:
   absl::Status AddRuns(const GpuRenderer::Sample& sample, const RegionPlan& plan, const Rect& region, uint64_t data_at);

@@ -4,7 +4,8 @@
 
 #include <array>
 #include <bit>
-#include <cstring>
+#include <new>
+#include <utility>
 
 #include "core/augment/pack.h"
 #include "core/decode/image_decoder.h"
@@ -76,7 +77,6 @@ class GpuRenderer::Impl {
     if (stream_ != nullptr) cudaStreamSynchronize(stream_);
     for (Half& half : halves_) {
       if (half.done != nullptr) cudaEventDestroy(half.done);
-      if (half.staging != nullptr) cudaFreeHost(half.staging);
     }
     if (memory_ != nullptr) cudaFree(memory_);
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
@@ -99,16 +99,13 @@ class GpuRenderer::Impl {
   uint64_t used_bytes() const { return used_bytes_; }
 
  private:
-  // Where the host writes a batch's plan while the GPU may still read the one before.
+  // What the host writes of one batch while the GPU may still read that of the one before.
   struct Half {
-    uint8_t* staging = nullptr;  // pinned: what goes to the GPU, then the failures that come back
-    uint64_t staging_bytes = 0;
+    gpu::Planner planner;
+    gpu::PinnedVector<uint32_t> values;
+    gpu::PinnedVector<uint8_t> failed;  // by image, from the GPU
     cudaEvent_t done = nullptr;
-    const uint8_t* failed = nullptr;  // in `staging`
-    std::vector<uint32_t> places;     // of the images
   };
-
-  absl::Status GrowStaging(uint64_t bytes, Half* half);
 
   const int device_;
   const uint64_t memory_bytes_;
@@ -117,19 +114,7 @@ class GpuRenderer::Impl {
   uint64_t used_bytes_ = 0;
   std::array<Half, 2> halves_;
   size_t half_ = 0;
-  gpu::Planner planner_;
 };
-
-absl::Status GpuRenderer::Impl::GrowStaging(uint64_t bytes, Half* half) {
-  if (bytes <= half->staging_bytes) return absl::OkStatus();
-  if (half->staging != nullptr) cudaFreeHost(half->staging);
-  half->staging = nullptr;
-  half->staging_bytes = 0;
-  bytes += bytes / 4;
-  HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaMallocHost(reinterpret_cast<void**>(&half->staging), bytes), "pinned memory"));
-  half->staging_bytes = bytes;
-  return absl::OkStatus();
-}
 
 absl::Status GpuRenderer::Impl::Start(absl::Span<const Sample> samples, const Recipe& recipe, void* out,
                                       std::vector<uint32_t>* left) {
@@ -137,47 +122,43 @@ absl::Status GpuRenderer::Impl::Start(absl::Span<const Sample> samples, const Re
   half_ ^= 1;
   Half& half = halves_[half_];
   HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(half.done), "an earlier batch"));
-  planner_.Begin();
-  half.places.clear();
+  gpu::Planner& planner = half.planner;
+  planner.Begin();
   for (const Sample& sample : samples) {
-    if (planner_.Add(sample).ok()) {
-      half.places.push_back(sample.place);
-    } else {
-      left->push_back(sample.place);
-    }
+    if (!planner.Add(sample).ok()) left->push_back(sample.place);
   }
   HEADRACE_ASSIGN_OR_RETURN(const auto size, recipe.OutputSize());
   const std::array<uint32_t, kValues> values = ValuesOf(MakePackPlan(recipe));
+  half.values.assign(values.begin(), values.end());
+  half.failed.resize(planner.images.size());
 
-  // One copy brings all of it: piece by piece behind each other, on the GPU as in `staging`.
-  uint64_t staged = 0;
+  // All of it lies one behind the other in the GPU's memory.
+  uint64_t used = 0;
   struct Piece {
     const void* from;
     uint64_t bytes, at;
   };
   std::array<Piece, 12> pieces;
   size_t num_pieces = 0;
-  const auto stage = [&](const auto& values_of) -> size_t {
+  const auto bring = [&](const auto& values_of) -> size_t {
     const uint64_t bytes = values_of.size() * sizeof(values_of[0]);
-    pieces[num_pieces] = {values_of.data(), bytes, staged};
-    staged = RoundUp(staged + bytes);
+    pieces[num_pieces] = {values_of.data(), bytes, used};
+    used = RoundUp(used + bytes);
     return num_pieces++;
   };
-  const size_t images = stage(planner_.images), runs = stage(planner_.runs), tables = stage(planner_.tables),
-               quant = stage(planner_.quant), numbers = stage(planner_.numbers), entropy = stage(planner_.entropy_chunks),
-               blocks = stage(planner_.block_chunks), pixels = stage(planner_.pixel_chunks),
-               first_pass = stage(planner_.first_pass_chunks), last_pass = stage(planner_.last_pass_chunks),
-               elements = stage(values), data = stage(planner_.data);
-  const uint64_t failed_bytes = RoundUp(planner_.images.size());
-  const uint64_t coefficient_bytes = RoundUp(planner_.num_blocks * 64 * sizeof(int16_t));
-  used_bytes_ = staged + failed_bytes + coefficient_bytes + RoundUp(planner_.num_samples);
+  const size_t images = bring(planner.images), runs = bring(planner.runs), tables = bring(planner.tables),
+               quant = bring(planner.quant), numbers = bring(planner.numbers), entropy = bring(planner.entropy_chunks),
+               blocks = bring(planner.block_chunks), pixels = bring(planner.pixel_chunks),
+               first_pass = bring(planner.first_pass_chunks), last_pass = bring(planner.last_pass_chunks),
+               elements = bring(half.values), data = bring(planner.data);
+  const auto take = [&](uint64_t bytes) { return std::exchange(used, RoundUp(used + bytes)); };
+  const uint64_t failed = take(planner.images.size()), lengths = take(planner.runs.size() * sizeof(uint32_t)),
+                 words = take(planner.num_words * sizeof(uint32_t)), coefficients = take(planner.num_blocks * 64 * sizeof(int16_t)),
+                 planes = take(planner.num_samples);
+  used_bytes_ = used;
   if (used_bytes_ > memory_bytes_) {
     return absl::ResourceExhaustedError("the batch needs " + std::to_string(used_bytes_) + " bytes of GPU memory; " +
                                         std::to_string(memory_bytes_) + " are set aside");
-  }
-  HEADRACE_RETURN_IF_ERROR(GrowStaging(staged + failed_bytes, &half));
-  for (const Piece& piece : pieces) {
-    if (piece.bytes > 0) std::memcpy(half.staging + piece.at, piece.from, piece.bytes);
   }
 
   gpu::Burst burst = {};
@@ -195,29 +176,34 @@ absl::Status GpuRenderer::Impl::Start(absl::Span<const Sample> samples, const Re
   burst.last_pass_chunks = reinterpret_cast<const gpu::Chunk*>(at(last_pass));
   burst.values = reinterpret_cast<const uint32_t*>(at(elements));
   const auto count = [](const auto& chunks) { return static_cast<uint32_t>(chunks.size()); };
-  burst.num_entropy_chunks = count(planner_.entropy_chunks);
-  burst.num_block_chunks = count(planner_.block_chunks);
-  burst.num_pixel_chunks = count(planner_.pixel_chunks);
-  burst.num_first_pass_chunks = count(planner_.first_pass_chunks);
-  burst.num_last_pass_chunks = count(planner_.last_pass_chunks);
-  burst.num_blocks = planner_.num_blocks;
-  burst.num_images = count(planner_.images);
-  burst.failed = memory_ + staged;
-  burst.coefficients = reinterpret_cast<int16_t*>(memory_ + staged + failed_bytes);
-  burst.samples = memory_ + staged + failed_bytes + coefficient_bytes;
+  burst.num_entropy_chunks = count(planner.entropy_chunks);
+  burst.num_block_chunks = count(planner.block_chunks);
+  burst.num_pixel_chunks = count(planner.pixel_chunks);
+  burst.num_first_pass_chunks = count(planner.first_pass_chunks);
+  burst.num_last_pass_chunks = count(planner.last_pass_chunks);
+  burst.num_blocks = planner.num_blocks;
+  burst.num_images = count(planner.images);
+  burst.failed = memory_ + failed;
+  burst.lengths = reinterpret_cast<uint32_t*>(memory_ + lengths);
+  burst.words = reinterpret_cast<uint32_t*>(memory_ + words);
+  burst.coefficients = reinterpret_cast<int16_t*>(memory_ + coefficients);
+  burst.samples = memory_ + planes;
   burst.out = out;
   burst.element = ElementOf(recipe.dtype);
   burst.channels_last = recipe.memory_format == MemoryFormat::kChannelsLast;
   burst.out_height = static_cast<uint32_t>(size[0]);
   burst.out_width = static_cast<uint32_t>(size[1]);
 
-  HEADRACE_RETURN_IF_ERROR(
-      CudaStatus(cudaMemcpyAsync(memory_, half.staging, staged, cudaMemcpyHostToDevice, stream_), "a copy to the GPU"));
+  HEADRACE_RETURN_IF_ERROR(CudaStatus(static_cast<cudaError_t>(gpu::ClearBurst(burst, stream_)), "the GPU's memory"));
+  for (const Piece& piece : pieces) {
+    if (piece.bytes == 0) continue;
+    HEADRACE_RETURN_IF_ERROR(CudaStatus(
+        cudaMemcpyAsync(memory_ + piece.at, piece.from, piece.bytes, cudaMemcpyHostToDevice, stream_), "a copy to the GPU"));
+  }
   HEADRACE_RETURN_IF_ERROR(CudaStatus(static_cast<cudaError_t>(gpu::LaunchBurst(burst, stream_)), "a burst of kernels"));
-  half.failed = half.staging + staged;
   if (burst.num_images > 0) {
     HEADRACE_RETURN_IF_ERROR(CudaStatus(
-        cudaMemcpyAsync(half.staging + staged, burst.failed, burst.num_images, cudaMemcpyDeviceToHost, stream_), "a copy"));
+        cudaMemcpyAsync(half.failed.data(), burst.failed, burst.num_images, cudaMemcpyDeviceToHost, stream_), "a copy"));
   }
   return CudaStatus(cudaEventRecord(half.done, stream_), "an event");
 }
@@ -225,8 +211,8 @@ absl::Status GpuRenderer::Impl::Start(absl::Span<const Sample> samples, const Re
 absl::Status GpuRenderer::Impl::Finish(std::vector<uint32_t>* left) {
   Half& half = halves_[half_];
   HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(half.done), "a batch on the GPU"));
-  for (size_t i = 0; i < half.places.size(); ++i) {
-    if (half.failed[i] != 0) left->push_back(half.places[i]);
+  for (size_t i = 0; i < half.failed.size(); ++i) {
+    if (half.failed[i] != 0) left->push_back(half.planner.images[i].sample);
   }
   return absl::OkStatus();
 }
@@ -247,7 +233,11 @@ absl::StatusOr<ByteRange> GpuRenderer::NeededBytes(const ImageInfo& info, const 
 }
 
 absl::Status GpuRenderer::Start(absl::Span<const Sample> samples, const Recipe& recipe, void* out, std::vector<uint32_t>* left) {
-  return impl_->Start(samples, recipe, out, left);
+  try {
+    return impl_->Start(samples, recipe, out, left);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("no pinned host memory for a batch");
+  }
 }
 absl::Status GpuRenderer::Finish(std::vector<uint32_t>* left) { return impl_->Finish(left); }
 void* GpuRenderer::stream() const { return impl_->stream(); }
