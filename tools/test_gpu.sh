@@ -6,4 +6,7 @@ set -euo pipefail
 source "$(dirname "$0")/gpu.sh"
 cd "$ROOT"
 use_wheel
+# The C++ tests, where they were built (tools/test.sh cpp) or brought: $GPU_TEST.
+gpu_test=${GPU_TEST:-build/release/tests/gpu/gpu_test}
+[ ! -x "$gpu_test" ] || "$gpu_test"
 exec "$PYTHON" -m pytest -p no:cacheprovider tests/gpu tests/python/test_copying.py "$@"
