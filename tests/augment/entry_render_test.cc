@@ -19,9 +19,9 @@ namespace {
 
 using testing::IndexedFiles;
 using testing::IndexedJpeg;
+using testing::kEntryIntervals;
 using testing::RandomRecipe;
 
-constexpr int kIntervals[] = {1, 4, 8, 32};
 constexpr int kParts = 8;
 constexpr int kCropsOfAPart = 2500 / TEST_SLOWDOWN;
 
@@ -52,7 +52,7 @@ TEST_P(EntryRender, GivesLibjpegsPixelsAndFloatsOnEveryTarget) {
   Draw draw;
   int crops = 0;
   for (uint64_t position = 0; crops < kCropsOfAPart; ++position) {
-    const IndexedJpeg& image = Image(random() % IndexedFiles().size(), kIntervals[random() % 4]);
+    const IndexedJpeg& image = Image(random() % IndexedFiles().size(), kEntryIntervals[random() % 4]);
     const int streams = 1 + static_cast<int>(random() % 4);
     ImageInfo info = image.info;
     if (random() % 3 == 0)
@@ -104,7 +104,7 @@ TEST(EntryRender, DamagedDataGivesLibjpegsPixelsOrTheUndamagedOnes) {
   int damaged = 0, undamaged = 0;
   for (uint64_t position = 0; position < kDamagedImages; ++position) {
     IndexedJpeg image;
-    ASSERT_TRUE(image.Make(IndexedFiles()[random() % IndexedFiles().size()], kIntervals[random() % 4]));
+    ASSERT_TRUE(image.Make(IndexedFiles()[random() % IndexedFiles().size()], kEntryIntervals[random() % 4]));
     if (image.file.size() > 60000) continue;
     std::vector<uint8_t> good(3 * 32 * 32), expected(good.size()), got(good.size());
     Draw draw;

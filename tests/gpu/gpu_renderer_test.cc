@@ -16,9 +16,9 @@ namespace {
 
 using testing::IndexedFiles;
 using testing::IndexedJpeg;
+using testing::kEntryIntervals;
 using testing::RandomRecipe;
 
-constexpr int kIntervals[] = {1, 4, 8, 32};
 constexpr uint32_t kBatch = 64;
 constexpr int kBatches = 450;  // about 20,500 samples that the GPU makes
 
@@ -47,7 +47,7 @@ class GpuRendererTest : public ::testing::Test {
   Member Make(std::mt19937* random, const Recipe& recipe, uint64_t position) {
     Member member;
     member.image = std::make_unique<IndexedJpeg>();
-    EXPECT_TRUE(member.image->Make(IndexedFiles()[(*random)() % IndexedFiles().size()], kIntervals[(*random)() % 4]));
+    EXPECT_TRUE(member.image->Make(IndexedFiles()[(*random)() % IndexedFiles().size()], kEntryIntervals[(*random)() % 4]));
     member.info = member.image->info;
     if ((*random)() % 3 == 0) member.info.orientation = static_cast<uint8_t>(1 + (*random)() % 8);  // as if EXIF had said so
     DrawSample(recipe, 7, 0, position, static_cast<int>(member.info.oriented_width()),

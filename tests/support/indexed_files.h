@@ -11,6 +11,9 @@
 
 namespace headrace::testing {
 
+// MCUs from one entry point to the next that are tested.
+inline constexpr int kEntryIntervals[] = {1, 4, 8, 32};
+
 // All JPEGs that can have entry points: the test images, and made ones of every sampling.
 inline const std::vector<std::vector<uint8_t>>& IndexedFiles() {
   static const auto* files = [] {

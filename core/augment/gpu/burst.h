@@ -103,7 +103,7 @@ struct Burst {
   uint8_t* samples;
   uint8_t* failed;                 // by image: 1 when its data contradicts its entry points
   uint32_t num_images;
-  // The output: elements of the batch, `sample_elements` each.
+  // The output: the batch's elements.
   void* out;
   const uint32_t* values;          // the element of every byte, per channel: [3][256]
   Element element;

@@ -1,9 +1,7 @@
 #include "core/augment/gpu/planner.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "core/decode/entry/canonical_codes.h"
 #include "core/decode/image_decoder.h"
 
 namespace headrace::gpu {

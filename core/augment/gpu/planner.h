@@ -2,7 +2,6 @@
 // Internal to core/augment/gpu.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "core/augment/filter.h"

@@ -95,7 +95,6 @@ class GpuRenderer::Impl {
 
   absl::Status Start(absl::Span<const Sample> samples, const Recipe& recipe, void* out, std::vector<uint32_t>* left);
   absl::Status Finish(std::vector<uint32_t>* left);
-  void* stream() const { return stream_; }
   uint64_t used_bytes() const { return used_bytes_; }
 
  private:
@@ -240,7 +239,6 @@ absl::Status GpuRenderer::Start(absl::Span<const Sample> samples, const Recipe& 
   }
 }
 absl::Status GpuRenderer::Finish(std::vector<uint32_t>* left) { return impl_->Finish(left); }
-void* GpuRenderer::stream() const { return impl_->stream(); }
 uint64_t GpuRenderer::used_bytes() const { return impl_->used_bytes(); }
 
 }  // namespace headrace

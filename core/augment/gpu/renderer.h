@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -46,8 +45,6 @@ class GpuRenderer {
   // there is anything.
   absl::Status Finish(std::vector<uint32_t>* left);
 
-  // A cudaStream_t: the one that everything runs on.
-  void* stream() const;
   // Bytes of the GPU's memory that the batch started last took.
   uint64_t used_bytes() const;
 
