@@ -16,19 +16,26 @@ extern "C" {
 typedef struct hr_cuda_functions {
   int (*cuMemcpyHtoDAsync)(uint64_t to, const void* from, size_t bytes, void* stream);
   int (*cuEventRecord)(void* event, void* stream);
+  int (*cuMemcpyDtoDAsync)(uint64_t to, uint64_t from, size_t bytes, void* stream);
+  int (*cuStreamWriteValue32)(void* stream, uint64_t to, uint32_t value, unsigned flags);
 } hr_cuda_functions;
 
 typedef struct hr_gpu_copy_piece {
   uint64_t to; /* address in GPU memory */
-  const void* from;
+  uint64_t from;
   size_t bytes;
+  uint64_t from_gpu; /* 1: `from` is an address in GPU memory, too */
 } hr_gpu_copy_piece;
 
 typedef struct hr_gpu_copy {
   const hr_cuda_functions* cuda;
   void* stream;
   void* event;
-  uint32_t num_pieces;
+  uint32_t num_pieces, slot;
+  /* With the GPU engine the slot is given back behind the copies by the GPU: the address, as the GPU has it, of the word
+   * (hr_ring_released_word), and the ring. 0: the caller gives it back, by deleting its tensors. */
+  uint64_t released;
+  hr_ring* ring;
   hr_gpu_copy_piece pieces[HR_BATCH_MAX_FIELDS];
 } hr_gpu_copy;
 

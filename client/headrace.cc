@@ -115,8 +115,8 @@ int hr_request(hr_client* client, uint32_t type, const char* json, int timeout_m
   *answer = nullptr;
   if (fd != nullptr) *fd = -1;
   if (timeout_ms < 0) return Invalid("a negative time");
-  if (type < HR_DESCRIBE || type > HR_AUDIT)
-    return Invalid("not a request of JSON (DESCRIBE, SAMPLE, STATS, AUDIT)");
+  if ((type < HR_DESCRIBE || type > HR_AUDIT) && type != HR_DEVICE_MEMORY)
+    return Invalid("not a request of JSON (DESCRIBE, SAMPLE, STATS, AUDIT, DEVICE_MEMORY)");
   if (!IsOurs(*client->control)) return ForeignProcess();
   std::string body;
   headrace::client::Descriptor descriptor;
@@ -193,6 +193,10 @@ void hr_ring_release(hr_ring* ring) {
   if (held == nullptr || !headrace::client::IsCurrentProcess(held->process())) return;
   held->Unhold();
   headrace::client::ReapRetired();
+}
+
+void* hr_ring_released_word(hr_ring* ring, uint32_t slot) {
+  return reinterpret_cast<Ring*>(ring)->ReleasedWord(slot);
 }
 
 int hr_session_seek(hr_session* session, uint64_t epoch, uint64_t position, int timeout_ms) {

@@ -155,6 +155,11 @@ typedef struct hr_ring hr_ring;
 HR_API hr_ring* hr_session_hold_ring(hr_session* session);
 /* May unmap, so not to be called by deleters. Does nothing in a forked child. */
 HR_API void hr_ring_release(hr_ring* ring);
+/* With the GPU engine (hr_open_answer.device_slot_bytes is not 0) a field lies in GPU memory, whose descriptor
+ * hr_request(HR_DEVICE_MEMORY, {"session": id}) gives; it is to be mapped by CUDA's cuMemImportFromShareableHandle. That field's
+ * tensor has no address in `data` but where it begins in this memory. */
+/* The word that the GPU writes its slot's ticket to (client/gpu_copy.h), in the ring's memory: the first 16 KiB. */
+HR_API void* hr_ring_released_word(hr_ring* ring, uint32_t slot);
 /* Goes on at another cursor. Batches handed out stay valid. HR_OUT_OF_RANGE or HR_INVALID_ARGUMENT:
  * the daemon refused, the session goes on where it was; after any other error it goes on at the new
  * cursor. */

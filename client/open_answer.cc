@@ -26,13 +26,16 @@ bool ElementsFit(const hr_field_layout& field) {
   return elements <= field.bytes / ElementBytes(field.dtype);
 }
 
-std::string FieldProblem(const hr_open_answer& answer, const hr_field_layout& field) {
+std::string FieldProblem(const hr_open_answer& answer, uint32_t number) {
+  const hr_field_layout& field = answer.fields[number];
+  const bool on_device = answer.device_slot_bytes > 0 && number == answer.device_field;
+  const uint64_t slot_bytes = on_device ? answer.device_slot_bytes : answer.slot_bytes;
   if (memchr(field.name, '\0', sizeof field.name) == nullptr) return "name";
   if (ElementBytes(field.dtype) == 0) return "type";
   if (field.ndim < 1 || field.ndim > 4) return "number of dimensions";
   if (field.shape[0] != static_cast<int64_t>(answer.batch_size)) return "batch size";
   if (field.offset % kFieldAlignment != 0) return "alignment";
-  if (field.bytes > answer.slot_bytes || field.offset > answer.slot_bytes - field.bytes)
+  if (field.bytes > slot_bytes || field.offset > slot_bytes - field.bytes)
     return "place in the slot";
   return ElementsFit(field) ? "" : "shape";
 }
@@ -86,9 +89,10 @@ Status ParseOpenAnswer(const std::string& body, hr_open_answer* out) {
   }
   if (out->memfd_bytes != HR_CONTROL_BYTES + out->num_slots * out->slot_bytes)
     return malformed("size of the ring");
+  if (out->device_slot_bytes > kMaxBytes / HR_MAX_SLOTS) return malformed("size of the slots on the GPU");
   if (out->error_offset > out->slot_bytes - HR_ERROR_BYTES) return malformed("place of the report");
   for (uint32_t i = 0; i < out->num_fields; ++i) {
-    const std::string problem = FieldProblem(*out, out->fields[i]);
+    const std::string problem = FieldProblem(*out, i);
     if (!problem.empty()) return malformed("field " + std::to_string(i) + ": " + problem);
   }
   return {};

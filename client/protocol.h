@@ -6,7 +6,7 @@
 #include "core/slot/slot_layout.h"
 
 #define HR_MAGIC 0x31435248u
-#define HR_PROTOCOL_VERSION 1u
+#define HR_PROTOCOL_VERSION 2u
 #define HR_MAX_REQUEST_BYTES (1u << 20)
 #define HR_MAX_ANSWER_BYTES (16u << 20)
 
@@ -18,6 +18,7 @@ enum hr_message {
   HR_AUDIT = 5,
   HR_SEEK = 6,
   HR_OPEN = 7,
+  HR_DEVICE_MEMORY = 8,
   HR_ANSWER = 0x100, /* added to the request's type */
   HR_ERROR = 0x1FF
 };
@@ -48,5 +49,9 @@ struct hr_open_answer {
   uint32_t order_version, pixel_version;
   uint32_t num_slots, first_ticket, num_fields, batch_size;
   uint64_t slot_bytes, memfd_bytes, error_offset;
+  /* With the GPU engine one field, the images, lies in GPU memory (DEVICE_MEMORY): in slot i of it, which begins at
+   * i · device_slot_bytes there, at the field's offset. Without it 0. */
+  uint64_t device_slot_bytes;
+  uint32_t device_field, reserved;
   struct hr_field_layout fields[HR_MAX_FIELDS];
 };

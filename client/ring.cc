@@ -74,6 +74,7 @@ Ring::Found Ring::Find(uint32_t ticket, uint32_t* slot) {
   for (int round = 0; round < 2; ++round) {
     for (uint32_t i = 0; i < answer_.num_slots; ++i) {
       const uint32_t ready = control_->slots[i].ready.load(std::memory_order_seq_cst);
+      SeeWhatTheGpuReleased(i);
       const uint32_t leased = slots_[i].leased_ticket.load(std::memory_order_relaxed);
       if (leased != 0) {
         if (ready != leased) return Found::kBroken;
@@ -118,6 +119,10 @@ Status Ring::HandOut(uint32_t slot, uint32_t ticket, uint32_t length, uint32_t m
   for (uint32_t i = 0; i < num_fields; ++i) {
     const hr_field_layout& field = answer_.fields[i];
     uint8_t* from = data(slot) + field.offset;
+    if (IsOnDevice(i)) {  // no address of this process
+      if (!lease_all_) return Error(HR_FAILED_PRECONDITION, "batches in GPU memory need hr_session_lease_all");
+      from = reinterpret_cast<uint8_t*>(slot * answer_.device_slot_bytes + field.offset);
+    }
     if (!copy_all && (lease_all_ || field.bytes >= HR_SMALL_FIELD_BYTES)) {
       MakeView(field, length, from, process_, &state.living, &state.views[i]);
       batch->fields[i] = &state.views[i].managed;
@@ -142,6 +147,7 @@ Status Ring::HandOut(uint32_t slot, uint32_t ticket, uint32_t length, uint32_t m
   PrefetchExpected();
   if (num_views > 0) {
     ++num_leased_;
+    state.left_to_gpu = false;
     state.leased_ticket.store(ticket, std::memory_order_relaxed);
     state.living.store(num_views, std::memory_order_relaxed);
   } else {
@@ -176,6 +182,11 @@ void Ring::ReleaseDropped() {
     Slot& slot = slots_[i];
     const uint32_t ticket = slot.leased_ticket.load(std::memory_order_relaxed);
     if (ticket == 0) continue;
+    if (slot.left_to_gpu) {
+      SeeWhatTheGpuReleased(i);
+      num_leased_ += slot.left_to_gpu;
+      continue;
+    }
     if (slot.living.load(std::memory_order_acquire) != 0) {
       ++num_leased_;
       continue;
@@ -183,6 +194,16 @@ void Ring::ReleaseDropped() {
     slot.leased_ticket.store(0, std::memory_order_relaxed);
     Release(i, ticket);
   }
+}
+
+void Ring::SeeWhatTheGpuReleased(uint32_t i) {
+  Slot& slot = slots_[i];
+  if (!slot.left_to_gpu) return;
+  const uint32_t released = control_->slots[i].released.load(std::memory_order_acquire);
+  if (released != slot.leased_ticket.load(std::memory_order_relaxed)) return;
+  slot.left_to_gpu = false;
+  slot.leased_ticket.store(0, std::memory_order_relaxed);
+  given_back_ = true;
 }
 
 void Ring::WakeDaemon(Connection* connection, bool before_waiting) {

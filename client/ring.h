@@ -48,6 +48,10 @@ class Ring {
   // From now on HandOut makes views of all fields and leases the last slot too.
   void LeaseAll() { lease_all_ = true; }
   void Release(uint32_t slot, uint32_t ticket);
+  // A leased slot whose `released` word a GPU is going to write, whatever becomes of its tensors.
+  void LeaveToGpu(uint32_t slot) { slots_[slot].left_to_gpu = true; }
+  uint32_t LeasedTicket(uint32_t slot) const { return slots_[slot].leased_ticket.load(std::memory_order_relaxed); }
+  std::atomic<uint32_t>* ReleasedWord(uint32_t slot) { return &control_->slots[slot].released; }
 
   // Gives back the slots whose tensors are all gone.
   void ReleaseDropped();
@@ -75,8 +79,14 @@ class Ring {
     std::atomic<uint32_t> living{0};         // tensors; written by deleters
     std::atomic<uint32_t> leased_ticket{0};  // 0: not leased; written by the session only
     std::unique_ptr<ViewTensor[]> views;
+    bool left_to_gpu = false;
   };
   Ring() = default;
+  // What is leased of a slot that was left to a GPU ends when that has written the word.
+  void SeeWhatTheGpuReleased(uint32_t slot);
+  bool IsOnDevice(uint32_t field) const {
+    return answer_.device_slot_bytes > 0 && field == answer_.device_field;
+  }
   uint8_t* data(uint32_t slot) const {
     return base_ + HR_CONTROL_BYTES + slot * answer_.slot_bytes;
   }

@@ -3,9 +3,11 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/device/cuda/cuda_gpu.h"
 #ifdef HEADRACE_GRPC
 #include "server/rpc/rpc_server.h"
 #endif
@@ -63,6 +65,16 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Settings& settings, 
   options.verify = settings.verify;
   options.read_ahead_batches = settings.read_ahead;
   LimitIsa(settings.isa);
+  options.open_gpu = OpenCudaGpu;
+  options.device_memory_bytes = settings.device_memory;
+  options.on_gpu_lost = [log](const std::string& why) {
+    log->Error("the GPU is lost, the daemon ends: " + why);
+    std::quick_exit(EXIT_FAILURE);  // without destructors: they would wait for the GPU
+  };
+  if (settings.private_daemon) unsetenv("CUDA_VISIBLE_DEVICES");  // of the rank that started it; it serves the other ones' GPUs too
+  if (settings.sm_percentage > 0) {
+    setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", absl::StrCat(settings.sm_percentage).c_str(), 1);
+  }
   options.on_bad_sample = [log](const std::string& message) { log->Warn("bad sample: " + message); };
   daemon->service_ = std::make_unique<Service>(std::move(roots), make_pipeline(options));
 

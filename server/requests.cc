@@ -55,7 +55,7 @@ absl::StatusOr<std::string> Service::Describe(const std::string& body) {
                {"pixel_version", kPixelVersion}});
 }
 
-absl::StatusOr<SampleAnswer> Service::Sample(const std::string& body) {
+absl::StatusOr<AnswerWithFd> Service::Sample(const std::string& body) {
   HEADRACE_ASSIGN_OR_RETURN(const nlohmann::json request, ParseRequest(body, {"dataset", "sample"}));
   HEADRACE_ASSIGN_OR_RETURN(const std::string path, TextOf(request, "dataset"));
   HEADRACE_ASSIGN_OR_RETURN(const uint64_t sample, NumberOf(request, "sample"));
@@ -67,7 +67,7 @@ absl::StatusOr<SampleAnswer> Service::Sample(const std::string& body) {
   SampleRow row;
   HEADRACE_RETURN_IF_ERROR(dataset.ReadRow(sample, &row));
   SampleReader reader;
-  SampleAnswer answer;
+  AnswerWithFd answer;
   nlohmann::json values = nlohmann::json::object();
   uint64_t image_bytes = 0;
   for (size_t i = 0; i < dataset.fields().size(); ++i) {
@@ -86,7 +86,7 @@ absl::StatusOr<SampleAnswer> Service::Sample(const std::string& body) {
       values[field.name] = std::string(bytes.begin(), bytes.end());
     } else {
       image_bytes = bytes.size();
-      HEADRACE_ASSIGN_OR_RETURN(answer.image, SealedCopy(bytes));
+      HEADRACE_ASSIGN_OR_RETURN(answer.fd, SealedCopy(bytes));
     }
   }
   answer.json = Dump({{"values", values}, {"image_bytes", image_bytes}});

@@ -1,9 +1,11 @@
 #include "server/service.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -40,6 +42,8 @@ absl::StatusOr<hr_open_answer> MakeAnswer(const Session& session) {
   answer.slot_bytes = session.ring().slot_bytes();
   answer.memfd_bytes = session.ring().total_bytes();
   answer.error_offset = layout.error_offset;
+  answer.device_slot_bytes = layout.device_slot_bytes;
+  if (layout.device_field > 0) answer.device_field = static_cast<uint32_t>(layout.device_field);
   if (layout.fields.size() > HR_MAX_FIELDS) {
     return absl::InvalidArgumentError(absl::StrCat("more than ", HR_MAX_FIELDS - 1, " fields"));
   }
@@ -95,20 +99,30 @@ absl::StatusOr<OpenedSession> Service::Open(const std::string& body, const Peer&
   return OpenedSession{std::move(session), *answer};
 }
 
+absl::StatusOr<std::shared_ptr<Session>> Service::Find(uint64_t id, const Peer& peer) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end() || found->second.peer.pid != peer.pid || found->second.peer.uid != peer.uid) {
+    return absl::NotFoundError(absl::StrCat("this process has no session ", id));
+  }
+  return found->second.session;
+}
+
 absl::StatusOr<hr_seek_answer> Service::Seek(const hr_seek& request, const Peer& peer) {
-  std::shared_ptr<Session> session;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = sessions_.find(request.session_id);
-    if (found != sessions_.end() && found->second.peer.pid == peer.pid && found->second.peer.uid == peer.uid) {
-      session = found->second.session;
-    }
-  }
-  if (session == nullptr) {
-    return absl::NotFoundError(absl::StrCat("this process has no session ", request.session_id));
-  }
+  HEADRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session, Find(request.session_id, peer));
   HEADRACE_RETURN_IF_ERROR(CheckPosition(*session->spec().dataset, request.position));
   return hr_seek_answer{session->Seek(Cursor{request.epoch, request.position}), 0};
+}
+
+absl::StatusOr<AnswerWithFd> Service::DeviceMemory(const std::string& body, const Peer& peer) const {
+  HEADRACE_ASSIGN_OR_RETURN(const nlohmann::json request, ParseRequest(body, {"session"}));
+  HEADRACE_ASSIGN_OR_RETURN(const uint64_t id, NumberOf(request, "session"));
+  HEADRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session, Find(id, peer));
+  const DeviceRing* device = session->ring().device();
+  if (device == nullptr) return absl::FailedPreconditionError(absl::StrCat("session ", id, " has no GPU memory"));
+  UniqueFd fd(fcntl(device->fd(), F_DUPFD_CLOEXEC, 3));
+  if (!fd.valid()) return ErrnoStatus(errno, "a descriptor of the session's GPU memory");
+  return AnswerWithFd{Dump({{"bytes", device->total_bytes()}}), std::move(fd)};
 }
 
 void Service::Close(uint64_t id, RingMemory memory) {

@@ -29,9 +29,9 @@ struct ServiceStats {
   std::vector<Session> sessions;
 };
 
-struct SampleAnswer {
+struct AnswerWithFd {
   std::string json;
-  UniqueFd image;  // sealed memfd; not valid without an image field
+  UniqueFd fd;
 };
 
 struct OpenedSession {
@@ -48,7 +48,8 @@ class Service {
 
   // These may block on the disk.
   absl::StatusOr<std::string> Describe(const std::string& body);
-  absl::StatusOr<SampleAnswer> Sample(const std::string& body);
+  // With a sealed memfd of the image; without an image field none.
+  absl::StatusOr<AnswerWithFd> Sample(const std::string& body);
   absl::StatusOr<std::string> Audit(const std::string& body);
   // The session lives until Close. FAILED_PRECONDITION for another dataset hash, UNAVAILABLE once the daemon stops.
   absl::StatusOr<OpenedSession> Open(const std::string& body, const Peer& peer, std::shared_ptr<const Doorbell> doorbell);
@@ -58,6 +59,8 @@ class Service {
   ServiceStats Stats() const;
   // NOT_FOUND unless the session belongs to the caller's process.
   absl::StatusOr<hr_seek_answer> Seek(const hr_seek& request, const Peer& peer);
+  // A session's device slots. NOT_FOUND as Seek; FAILED_PRECONDITION: its batches lie in host memory.
+  absl::StatusOr<AnswerWithFd> DeviceMemory(const std::string& body, const Peer& peer) const;
   // `id` is of no session: nothing happens.
   void Close(uint64_t id, RingMemory memory);
   // For operators: takes a session's memory; its client reopens when it asks for its next batch. NOT_FOUND.
@@ -71,6 +74,9 @@ class Service {
     std::shared_ptr<const Doorbell> doorbell;
     Peer peer;
   };
+
+  // NOT_FOUND unless the session belongs to the caller's process.
+  absl::StatusOr<std::shared_ptr<Session>> Find(uint64_t id, const Peer& peer) const;
 
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   DatasetCache datasets_;

@@ -55,6 +55,10 @@ absl::Status ReadFields(const Json& value, std::vector<std::string>* fields) {
   return absl::OkStatus();
 }
 
+bool IsIdentity(const std::string& text) {
+  return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
 absl::Status ReadKey(const std::string& key, const Json& value, SessionSpec* spec, std::string* dataset, Json* recipe) {
   constexpr int kMaxRanks = 1 << 20;
   if (key == "dataset") {
@@ -90,8 +94,12 @@ absl::Status ReadKey(const std::string& key, const Json& value, SessionSpec* spe
         &spec->on_bad_sample);
   }
   if (key == "engine") {
-    bool ignored = false;  // this daemon has one engine
-    return Read<bool>(key, value, {{"auto", true}, {"cpu", true}}, &ignored);
+    return Read<Engine>(key, value, {{"auto", Engine::kAuto}, {"cpu", Engine::kCpu}, {"gpu", Engine::kGpu}}, &spec->engine);
+  }
+  if (key == "gpu") {
+    if (!value.is_string() || !IsIdentity(value.get<std::string>())) return Wrong(key, value, "32 hex digits: CUDA's identity of a GPU");
+    spec->gpu = value.get<std::string>();
+    return absl::OkStatus();
   }
   if (key == "transform" || key == "dtype" || key == "memory_format") {
     (*recipe)[key] = value;

@@ -22,6 +22,8 @@ struct Settings {
   std::vector<std::string> allow;
   int threads = 0;               // 0: the processors this process may use
   int niceness = 5;
+  uint64_t device_memory = uint64_t{1536} << 20;  // bytes, of each GPU
+  int sm_percentage = 0;         // 0: all, as far as MPS lets it
   uint64_t host_memory = 0;      // bytes; 0: a quarter of the memory (MachineLimits)
   Verify verify = Verify::kOnce;
   Isa isa = Isa::kBest;

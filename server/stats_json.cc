@@ -16,6 +16,8 @@ std::string FormatStatsJson(const ServiceStats& stats) {
                         {"world_size", s.world_size},
                         {"batches", s.batches},
                         {"samples", s.samples},
+                        {"engine", s.on_gpu ? "gpu" : "cpu"},
+                        {"samples_left_to_cpu", s.left_samples},
                         {"bad_samples", s.bad_samples},
                         {"decode_seconds", s.decode_ns * 1e-9},
                         {"slots", s.slots},
@@ -25,11 +27,15 @@ std::string FormatStatsJson(const ServiceStats& stats) {
                         {"position", s.cursor.position}});
   }
   const PipelineStats& p = stats.pipeline;
+  nlohmann::json gpus = nlohmann::json::array();
+  for (const PipelineStats::GpuMemory& gpu : p.gpus) gpus.push_back({{"uuid", gpu.uuid}, {"device_memory_used", gpu.used_bytes}});
   return Dump({{"version", stats.version},
                {"pid", stats.pid},
                {"uptime_s", stats.uptime_s},
                {"simd_target", p.simd_target},
-               {"engine", "cpu"},
+               {"engine", EngineName(p)},
+               {"gpus", gpus},
+               {"device_memory_bytes", p.device_memory_bytes},
                {"decode_threads", p.decode_threads},
                {"threads_in_use", p.threads_in_use},
                {"host_memory_bytes", p.host_memory_bytes},

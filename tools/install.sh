@@ -82,7 +82,7 @@ content_hash() {
 # Compiles through ccache where it is installed. Paths in the tree are made relative, so that another clone hits too.
 use_ccache() {
   command -v ccache >/dev/null || return 0
-  export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
+  export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
   # scikit-build-core asks for gcc by these names; under others the same compiler's results would not be found again.
   export CC=${CC:-gcc} CXX=${CXX:-g++}
   export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1

@@ -55,8 +55,8 @@ int Run(const std::string& folder, uint32_t batch_size) {
   std::vector<EntryView> views;
   for (const auto& image : images) views.push_back(image->View());
   std::vector<Draw> draws(batch_size);
-  const auto start = [&](int batch, std::vector<uint32_t>* left) {
-    std::vector<GpuRenderer::Sample> samples;
+  const auto start = [&](int batch) {
+    absl::Status status = gpu.Begin(recipe);
     for (uint32_t i = 0; i < batch_size; ++i) {
       const uint64_t position = static_cast<uint64_t>(batch) * batch_size + i;
       const size_t number = position % images.size();
@@ -66,10 +66,10 @@ int Run(const std::string& folder, uint32_t batch_size) {
       const auto range = GpuRenderer::NeededBytes(image.info, views[number], draws[i]);
       if (!range.ok()) continue;
       const uint64_t end = std::min<uint64_t>(range->end, image.file.size());
-      samples.push_back({&image.info, &views[number], &image.frame,
-                         absl::MakeConstSpan(image.file).subspan(range->begin, end - range->begin), range->begin, &draws[i], i});
+      (void)gpu.Add({&image.info, &views[number], &image.frame,
+                     absl::MakeConstSpan(image.file).subspan(range->begin, end - range->begin), range->begin, &draws[i], i});
     }
-    const absl::Status status = gpu.Start(samples, recipe, out, left);
+    if (status.ok()) status = gpu.Launch(out);
     if (!status.ok()) fprintf(stderr, "%s\n", status.ToString().c_str());
     return status.ok();
   };
@@ -78,7 +78,7 @@ int Run(const std::string& folder, uint32_t batch_size) {
   std::vector<uint32_t> left;
   for (int batch = 0; batch < kBatches + kWarmUp; ++batch) {
     const double host_began = Seconds(CLOCK_MONOTONIC);
-    if (!start(batch, &left)) return 1;
+    if (!start(batch)) return 1;
     const double host = Seconds(CLOCK_MONOTONIC) - host_began;
     if (!gpu.Finish(&left).ok()) return 1;
     if (batch >= kWarmUp) host_ms.push_back(1000 * host);
@@ -86,7 +86,7 @@ int Run(const std::string& folder, uint32_t batch_size) {
   // One behind the other.
   const double began = Seconds(CLOCK_MONOTONIC), cpu_began = Seconds(CLOCK_PROCESS_CPUTIME_ID);
   for (int batch = 0; batch < kBatches; ++batch) {
-    if (!start(batch, &left)) return 1;
+    if (!start(batch) || (batch > 0 && !gpu.Finish(&left).ok())) return 1;
   }
   if (!gpu.Finish(&left).ok()) return 1;
   const double seconds = Seconds(CLOCK_MONOTONIC) - began, cpu = Seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu_began;

@@ -13,6 +13,7 @@ namespace headrace {
 
 enum class Shuffle : uint8_t { kNone, kGlobal, kBlocks };
 enum class LastBatch : uint8_t { kPartial, kPad, kDrop };
+enum class Engine : uint8_t { kAuto, kCpu, kGpu };
 enum class OnBadSample : uint8_t { kFail, kSkip, kSubstitute };
 
 // Order and draws of this build; part of every state and every OPEN answer (docs/order.md, docs/pixels.md).
@@ -32,6 +33,8 @@ struct SessionSpec {
   int prefetch_factor = 2;  // slots = prefetch_factor + 2
   int max_threads = 0;      // num_workers; 0: as many as the daemon has
   int numa_node = -1;       // where slots and threads are to be near (the trainer's GPU's node); −1: anywhere
+  Engine engine = Engine::kAuto;  // who decodes
+  std::string gpu;          // CUDA's identity of the trainer's GPU, 32 hex digits; "": the trainer uses none
 
   // INVALID_ARGUMENT naming the key when a value is out of range, a field does not exist, or shapes would differ.
   absl::Status Validate() const;

@@ -8,9 +8,10 @@
 namespace headrace {
 
 void UnitFiller::Fill(const SessionSpec& spec, const BatchLayout& layout, const Unit& unit, BatchFill* fill,
-                      uint8_t* slot, Verify verify, VerifiedSamples* verified, std::vector<BadOutcome>* bad) {
+                      const SlotMemory& slot, Verify verify, VerifiedSamples* verified, std::vector<BadOutcome>* bad) {
   const uint32_t end = unit.first_place + unit.count;
-  for (uint32_t place = unit.first_place; place < end; ++place) {
+  for (uint32_t i = unit.first_place; i < end; ++i) {
+    const uint32_t place = unit.is_left ? fill->left[i] : i;
     if (fill->abandoned.load(std::memory_order_relaxed)) return;
     const uint64_t position = fill->range.first_position + place;
     const uint64_t sample = fill->order->SampleAt(position);
@@ -65,7 +66,7 @@ bool UnitFiller::Substitute(const SessionSpec& spec, const BatchLayout& layout, 
   return false;
 }
 
-void FinishBatch(const SessionSpec& spec, const BatchLayout& layout, uint8_t* slot, BatchFill* fill) {
+void FinishBatch(const SessionSpec& spec, const BatchLayout& layout, const SlotMemory& slot, BatchFill* fill) {
   fill->length = fill->range.count;
   fill->status = 0;
   if (!fill->bad.empty()) {
@@ -75,7 +76,7 @@ void FinishBatch(const SessionSpec& spec, const BatchLayout& layout, uint8_t* sl
     std::vector<uint32_t> dropped;
     for (const BadOutcome& outcome : fill->bad) {
       if (outcome.effect == BadOutcome::Effect::kFailsBatch) {
-        WriteBadBatchReport(layout, spec.dataset->dir(), outcome.sample, slot);
+        WriteBadBatchReport(layout, spec.dataset->dir(), outcome.sample, slot.host);
         fill->length = 0;
         fill->status = static_cast<uint32_t>(absl::StatusCode::kDataLoss);
         return;
@@ -84,7 +85,7 @@ void FinishBatch(const SessionSpec& spec, const BatchLayout& layout, uint8_t* sl
     }
     if (!dropped.empty()) fill->length = CompactBatch(layout, dropped, fill->range.count, slot, &fill->texts);
   }
-  WriteTexts(layout, fill->texts, fill->length, slot);
+  WriteTexts(layout, fill->texts, fill->length, slot.host);
 }
 
 }  // namespace headrace

@@ -27,6 +27,9 @@ struct BatchFill {
   std::optional<EpochOrder> order;
   uint32_t ticket = 0;
   uint32_t claimed = 0, finished = 0;  // places
+  // Places that the GPU leaves to the decode threads. Set by the GPU's thread when it is done with the batch.
+  std::vector<uint32_t> left;
+  uint32_t left_claimed = 0;
   int units_out = 0;                   // units that threads hold, and the thread that lays the batch out
   bool active = false;     // begun, and neither published nor, if abandoned, left by its last thread
   std::atomic<bool> abandoned = false;  // by a seek or a close: never published; threads look at it between samples
@@ -40,14 +43,15 @@ struct BatchFill {
 struct Unit {
   int slot = -1;
   uint32_t first_place = 0, count = 0;
+  bool is_left = false;  // of BatchFill::left
 };
 
 // Fills units. One per decoding thread; not thread-safe. Blocks on the disk.
 class UnitFiller {
  public:
-  // Fills the unit's places of `fill` in the slot at `slot`; stops early when `fill` is abandoned. What went wrong is appended to `bad`, treated by the session's
+  // Fills the unit's places of `fill` in `slot`; stops early when `fill` is abandoned. What went wrong is appended to `bad`, treated by the session's
   // on_bad_sample: under kSubstitute the place holds another sample (docs/order.md, "Substitutes").
-  void Fill(const SessionSpec& spec, const BatchLayout& layout, const Unit& unit, BatchFill* fill, uint8_t* slot,
+  void Fill(const SessionSpec& spec, const BatchLayout& layout, const Unit& unit, BatchFill* fill, const SlotMemory& slot,
             Verify verify, VerifiedSamples* verified, std::vector<BadOutcome>* bad);
 
   uint64_t TakeBytesRead() { return filler_.TakeBytesRead(); }
@@ -63,6 +67,6 @@ class UnitFiller {
 };
 
 // All places are filled: takes dropped ones out, writes texts and, for a bad batch, its report; sets `length` and `status`.
-void FinishBatch(const SessionSpec& spec, const BatchLayout& layout, uint8_t* slot, BatchFill* fill);
+void FinishBatch(const SessionSpec& spec, const BatchLayout& layout, const SlotMemory& slot, BatchFill* fill);
 
 }  // namespace headrace

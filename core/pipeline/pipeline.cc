@@ -1,10 +1,14 @@
 #include "core/pipeline/pipeline.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "core/pipeline/gpu_workers.h"
 #include "core/pipeline/memory_budget.h"
 #include "core/pipeline/read_ahead.h"
 #include "core/pipeline/ring_keeper.h"
@@ -13,23 +17,31 @@
 namespace headrace {
 namespace {
 
+// Under Engine::kAuto the GPU makes the batches of those who have fewer decode threads than this: it takes about so many of the CPU
+// engine's to feed a ResNet-50, and more for smaller models.
+constexpr int kThreadsPerTrainer = 4;
+constexpr std::chrono::milliseconds kLeavingTime{1000};
+
 // Everything behind the pipeline and its sessions' handles; lives as long as the last of them. Each member uses those above it.
 struct Machinery {
   explicit Machinery(const PipelineOptions& options)
       : budget(options.host_memory_bytes),
         keeper(&budget),
         scheduler(options, &keeper),
+        gpus(options, &scheduler),
         read_ahead(&scheduler, std::max(1, options.read_ahead_batches)) {
     scheduler.SetProgressListener([this] { read_ahead.Notify(); });
   }
   ~Machinery() {
     scheduler.Stop();  // its threads notify read_ahead
+    gpus.Stop();
     keeper.StopPopulating();  // its jobs use the scheduler
   }
 
   MemoryBudget budget;
   RingKeeper keeper;
   Scheduler scheduler;
+  GpuWorkers gpus;
   ReadAhead read_ahead;
 };
 
@@ -60,7 +72,7 @@ class SessionHandle : public Session {
 class PipelineImpl : public Pipeline {
  public:
   explicit PipelineImpl(const PipelineOptions& options)
-      : machinery_(std::make_shared<Machinery>(options)) {}
+      : machinery_(std::make_shared<Machinery>(options)), device_memory_bytes_(options.device_memory_bytes) {}
   ~PipelineImpl() override { machinery_->scheduler.Stop(); }
 
   absl::StatusOr<std::shared_ptr<Session>> Open(SessionSpec spec, const Cursor& cursor, Wake wake) override;
@@ -68,9 +80,11 @@ class PipelineImpl : public Pipeline {
 
  private:
   std::shared_ptr<VerifiedSamples> VerifiedOf(const std::shared_ptr<const Dataset>& dataset);
+  absl::StatusOr<Gpu*> ChooseEngine(int slots, SessionSpec* spec, std::unique_ptr<DeviceRing>* device);
   void PopulateRest(const std::shared_ptr<SessionState>& state);
 
   const std::shared_ptr<Machinery> machinery_;
+  const uint64_t device_memory_bytes_;
   std::mutex mutex_;
   uint64_t next_id_ = 1;
   // By dataset object: sessions on the same one share what is verified.
@@ -104,10 +118,54 @@ void PipelineImpl::PopulateRest(const std::shared_ptr<SessionState>& state) {
   });
 }
 
+// Waits for rings that are just being given back, as MemoryBudget does.
+absl::StatusOr<std::unique_ptr<DeviceRing>> NewRing(Gpu* gpu, int slots, uint64_t slot_bytes) {
+  const auto deadline = std::chrono::steady_clock::now() + kLeavingTime;
+  for (;;) {
+    auto ring = gpu->NewRing(slots, slot_bytes);
+    if (!absl::IsResourceExhausted(ring.status()) || std::chrono::steady_clock::now() > deadline) return ring;
+    std::this_thread::sleep_for(kLeavingTime / 50);
+  }
+}
+
+// Who makes the session's batches: sets spec->engine, and takes GPU memory for them. Null: the decode threads.
+absl::StatusOr<Gpu*> PipelineImpl::ChooseEngine(int slots, SessionSpec* spec, std::unique_ptr<DeviceRing>* device) {
+  const bool asked = spec->engine == Engine::kGpu;
+  if (asked && spec->gpu.empty()) {
+    return absl::InvalidArgumentError("engine = \"gpu\": the trainer takes its batches on no GPU (device=\"cuda\")");
+  }
+  bool wanted = asked;
+  if (spec->engine == Engine::kAuto && !spec->gpu.empty()) {
+    const PipelineStats stats = machinery_->scheduler.Stats();
+    wanted = stats.decode_threads < kThreadsPerTrainer * static_cast<int>(stats.sessions.size() + 1);
+  }
+  spec->engine = Engine::kGpu;
+  HEADRACE_ASSIGN_OR_RETURN(const BatchLayout layout, MakeBatchLayout(*spec));
+  if (wanted && layout.device_field >= 0) {
+    absl::StatusOr<Gpu*> gpu = machinery_->gpus.Get(spec->gpu);
+    absl::Status status = gpu.status();
+    if (status.ok()) {
+      absl::StatusOr<std::unique_ptr<DeviceRing>> ring = NewRing(*gpu, slots, layout.device_slot_bytes);
+      if (ring.ok()) {
+        *device = *std::move(ring);
+        return *gpu;
+      }
+      status = ring.status();
+    }
+    // UNAVAILABLE would be worth another try to the client.
+    if (absl::IsUnavailable(status)) status = absl::UnimplementedError(status.message());
+    if (asked) return Annotate(status, "engine = \"gpu\"");
+  }
+  spec->engine = Engine::kCpu;
+  return nullptr;
+}
+
 absl::StatusOr<std::shared_ptr<Session>> PipelineImpl::Open(SessionSpec spec, const Cursor& cursor, Wake wake) {
   HEADRACE_RETURN_IF_ERROR(spec.Validate());
-  HEADRACE_ASSIGN_OR_RETURN(BatchLayout layout, MakeBatchLayout(spec));
   const int slots = spec.prefetch_factor + 2;
+  std::unique_ptr<DeviceRing> device;
+  HEADRACE_ASSIGN_OR_RETURN(Gpu* const gpu, ChooseEngine(slots, &spec, &device));
+  HEADRACE_ASSIGN_OR_RETURN(BatchLayout layout, MakeBatchLayout(spec));
   const uint64_t bytes = HR_CONTROL_BYTES + static_cast<uint64_t>(slots) * layout.slot_bytes;
   HEADRACE_RETURN_IF_ERROR(machinery_->budget.Reserve(slots, layout.slot_bytes, bytes));
   absl::StatusOr<std::unique_ptr<HostRing>> ring =
@@ -121,13 +179,14 @@ absl::StatusOr<std::shared_ptr<Session>> PipelineImpl::Open(SessionSpec spec, co
     return status;
   }
   machinery_->budget.Taken((*ring)->populated_bytes());
+  (*ring)->Attach(std::move(device));
   auto verified = VerifiedOf(spec.dataset);
   uint64_t id;
   {
     std::lock_guard lock(mutex_);
     id = next_id_++;
   }
-  auto state = std::make_shared<SessionState>(id, std::move(spec), std::move(layout), *std::move(ring),
+  auto state = std::make_shared<SessionState>(id, std::move(spec), std::move(layout), *std::move(ring), gpu,
                                               std::move(verified), cursor, std::move(wake));
   state->SlotPopulated(0);
   machinery_->scheduler.Add(state);
@@ -139,6 +198,8 @@ PipelineStats PipelineImpl::stats() const {
   PipelineStats stats = machinery_->scheduler.Stats();
   stats.host_memory_bytes = machinery_->budget.limit_bytes();
   stats.host_memory_used = machinery_->budget.used_bytes();
+  stats.gpus = machinery_->gpus.Stats();
+  stats.device_memory_bytes = device_memory_bytes_;
   return stats;
 }
 

@@ -12,6 +12,7 @@
 #include "core/slot/batch_layout.h"
 #include "core/batch/session_spec.h"
 #include "core/read/sample_reader.h"
+#include "core/device/gpu.h"
 #include "core/slot/host_ring.h"
 
 namespace headrace {
@@ -27,6 +28,10 @@ struct PipelineOptions {
   // Called from decode threads, once per bad sample and session whatever its policy, with "shard S, sample N (name): …".
   // May be empty.
   std::function<void(const std::string& message)> on_bad_sample;
+
+  OpenGpu open_gpu;  // empty: no GPU engine
+  uint64_t device_memory_bytes = 0;  // the most that is taken of each GPU's memory
+  GpuLost on_gpu_lost;  // must not return
 };
 
 // What becomes of a closed session's memory while somebody else still maps it.
@@ -41,6 +46,8 @@ struct SessionStats {
   int rank = 0, world_size = 1;
   uint64_t batches = 0, samples = 0, bad_samples = 0;
   uint64_t decode_ns = 0;      // thread time spent for this session
+  bool on_gpu = false;         // its engine
+  uint64_t left_samples = 0;   // by the GPU to the decode threads
   int slots = 0, slots_ready = 0;
   uint64_t ring_bytes = 0;
   Cursor cursor;               // of the next batch to be made
@@ -53,6 +60,12 @@ struct PipelineStats {
   uint64_t samples = 0, bad_samples = 0, batches = 0, bytes_read = 0;
   uint64_t decode_ns = 0;
   std::string simd_target;
+  struct GpuMemory {
+    std::string uuid;
+    uint64_t used_bytes = 0;
+  };
+  std::vector<GpuMemory> gpus;  // those in use
+  uint64_t device_memory_bytes = 0;  // declared, of each
 };
 
 // One trainer's subscription. All calls are thread-safe and do not block on decoding.
@@ -90,7 +103,8 @@ class Pipeline {
 
   // Reserves the ring's memory (RESOURCE_EXHAUSTED with the numbers when the budget or the cgroup's limit is too small)
   // and starts filling. Populates slot 0 before it returns (0.5 ms per MB of a slot), the others on another thread.
-  // INVALID_ARGUMENT: SessionSpec::Validate, MakeBatchLayout.
+  // INVALID_ARGUMENT: SessionSpec::Validate, MakeBatchLayout. UNIMPLEMENTED, RESOURCE_EXHAUSTED: the GPU engine was asked for and
+  // cannot be had (OpenGpu, Gpu::NewRing); under Engine::kAuto the CPU engine takes its place. The session's spec says which it is.
   virtual absl::StatusOr<std::shared_ptr<Session>> Open(SessionSpec spec, const Cursor& cursor, Wake wake) = 0;
   virtual PipelineStats stats() const = 0;
 };

@@ -21,8 +21,16 @@ constexpr uint32_t kMaxUnitPlaces = 8;
 // How often an idle thread looks whether a trainer has given something back: late enough to cost nothing (some 5 µs each), early
 // enough for a ring of the fastest trainers, who ring before they wait.
 constexpr std::chrono::milliseconds kWatchPeriod{2};
+// And a GPU's thread, whose trainers have taken nothing for a second.
+constexpr std::chrono::milliseconds kRestPeriod{50};
 // The reading-ahead thread is told of the threads' progress every so many places.
 constexpr uint64_t kProgressPlaces = 64;
+
+// What there is for decode threads.
+SessionState::Work WorkFor(SessionState* session) {
+  if (session->gpu() == nullptr) return session->LookForWork();
+  return session->HasLeft() ? SessionState::Work::kSome : SessionState::Work::kNone;
+}
 
 int64_t SteadyNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
@@ -79,6 +87,7 @@ void Scheduler::Stop() {
     stop_ = true;
   }
   for (Group& group : groups_) group.work.notify_all();
+  gpu_work_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -111,7 +120,7 @@ void Scheduler::Add(std::shared_ptr<SessionState> session) {
     GiveBackIfUnused(session.get(), RingMemory::kKeep);
     return;
   }
-  NotifyThreads(1, GroupOf(*session));
+  MayBegin(*session);
   sessions_.push_back(std::move(session));
   progressed_ = true;
   CallOut(&lock);
@@ -120,7 +129,7 @@ void Scheduler::Add(std::shared_ptr<SessionState> session) {
 uint32_t Scheduler::Seek(SessionState* session, const Cursor& cursor) {
   Lock lock(mutex_);
   const uint32_t ticket = session->Seek(cursor);
-  NotifyThreads(1, GroupOf(*session));
+  MayBegin(*session);
   progressed_ = true;
   CallOut(&lock);
   return ticket;
@@ -128,13 +137,13 @@ uint32_t Scheduler::Seek(SessionState* session, const Cursor& cursor) {
 
 void Scheduler::OnDoorbell(SessionState* session) {
   Lock lock(mutex_);
-  if (session->OnDoorbell()) NotifyThreads(1, GroupOf(*session));  // which wakes further ones where there is work
+  if (session->OnDoorbell() || session->gpu() != nullptr) MayBegin(*session);
 }
 
 void Scheduler::SlotPopulated(SessionState* session, int slot) {
   Lock lock(mutex_);
   session->SlotPopulated(slot);
-  NotifyThreads(1, GroupOf(*session));
+  MayBegin(*session);
 }
 
 void Scheduler::MarkStopping(SessionState* session, const std::string& reason) {
@@ -229,7 +238,7 @@ bool Scheduler::Pick(Job* job, Group* home, bool* again) {
   for (auto& session : sessions_) {
     const int limit = session->spec().max_threads;
     if (limit > 0 && session->threads >= limit) continue;
-    const SessionState::Work work = session->LookForWork();
+    const SessionState::Work work = WorkFor(session.get());
     if (session->TakeWake()) wakes_.push_back(session);
     *again |= work == SessionState::Work::kAgain;
     if (work != SessionState::Work::kSome) continue;
@@ -252,12 +261,12 @@ bool Scheduler::Pick(Job* job, Group* home, bool* again) {
   SessionState& session = **best;
   job->session = *best;
   const uint64_t before = session.claimed_places();
-  job->unit = session.Claim(UnitPlaces(session));
+  job->unit = session.gpu() != nullptr ? session.ClaimLeft(UnitPlaces(session)) : session.Claim(UnitPlaces(session));
   progressed_ |= before == 0 || before / kProgressPlaces != session.claimed_places() / kProgressPlaces;
   job->charge_ns = clock_.Begin(&session.share, job->unit.count);
   ++working_;  // until Work is done
   // A thread that sees more work than its own wakes two others: soon all are awake, and few for nothing.
-  if (idle_ > 0 && (with_work > 1 || session.LookForWork() == SessionState::Work::kSome)) NotifyThreads(2, near);
+  if (idle_ > 0 && (with_work > 1 || WorkFor(&session) == SessionState::Work::kSome)) NotifyThreads(2, near);
   if (session.TakeWake()) wakes_.push_back(*best);
   return true;
 }
@@ -269,7 +278,7 @@ void Scheduler::Work(Job* job, UnitFiller* filler, Lock* lock) {
   std::vector<BadOutcome> bad;
   lock->unlock();
   const Usage before = Usage::Now();
-  filler->Fill(session.spec(), session.layout(), job->unit, &fill, ring.slot(job->unit.slot), options_.verify,
+  filler->Fill(session.spec(), session.layout(), job->unit, &fill, ring.memory(job->unit.slot), options_.verify,
                session.verified(), &bad);
   const Usage after = Usage::Now();
   const uint64_t bytes = filler->TakeBytesRead();
@@ -282,33 +291,106 @@ void Scheduler::Work(Job* job, UnitFiller* filler, Lock* lock) {
   // somebody else took does not.
   const auto cpu_ns = after.cpu_ns - before.cpu_ns;
   const int64_t spent_ns = after.waits == before.waits ? cpu_ns : after.wall_ns - before.wall_ns;
+  Group* const near = GroupOf(session);
+  Done(job, spent_ns, cpu_ns, bytes, &bad, nullptr, lock);
+  if (limit_.limit() > limit) NotifyThreads(limit_.limit(), near);
+}
+
+void Scheduler::Done(Job* job, int64_t spent_ns, int64_t cpu_ns, uint64_t bytes_read, std::vector<BadOutcome>* bad,
+                     std::vector<uint32_t>* left, Lock* lock) {
+  SessionState& session = *job->session;
   clock_.End(&session.share, job->charge_ns, spent_ns, job->unit.count);
   session.decode_ns += static_cast<uint64_t>(cpu_ns);
   totals_.decode_ns += static_cast<uint64_t>(cpu_ns);
-  totals_.bytes_read += bytes;
-  for (const BadOutcome& outcome : bad) {
+  totals_.bytes_read += bytes_read;
+  for (const BadOutcome& outcome : *bad) {
     if (options_.on_bad_sample && session.FirstReport(outcome.sample.sample)) {
       reports_.push_back(absl::StrCat(session.spec().dataset->dir(), ": ", outcome.sample.Message()));
     }
   }
-  if (session.Finish(job->unit, &bad)) {
+  if (session.Finish(job->unit, bad, left)) {
     lock->unlock();
-    FinishBatch(session.spec(), session.layout(), ring.slot(job->unit.slot), &fill);
+    FinishBatch(session.spec(), session.layout(), session.ring()->memory(job->unit.slot), &session.batch(job->unit.slot));
     lock->lock();
     session.Complete(job->unit.slot);
-    if (session.TrainerWaits()) {
+    if (session.gpu() == nullptr && session.TrainerWaits()) {
       limit_.Hurry();
-    } else if (session.CountFreeSlots() > 1) {
+    } else if (session.gpu() == nullptr && session.CountFreeSlots() > 1) {
       limit_.Behind();
     }
   }
-  if (limit_.limit() > limit) NotifyThreads(limit_.limit(), GroupOf(session));
+  if (session.HasLeft()) NotifyThreads(2, nullptr);
+  if (session.gpu() != nullptr) gpu_work_.notify_all();  // a batch that was abandoned may have left its slot
   if (session.TakeWake()) wakes_.push_back(job->session);
   if (session.closed()) {
     GiveBackIfUnused(&session, RingMemory::kKeep);
     closed_.push_back(std::move(job->session));  // perhaps the last reference: not to be dropped under the mutex
   }
   job->session.reset();
+}
+
+void Scheduler::MayBegin(const SessionState& session) {
+  if (session.gpu() != nullptr) {
+    gpu_work_.notify_all();
+  } else {
+    NotifyThreads(1, GroupOf(session));  // which wakes further ones where there is work
+  }
+}
+
+SessionState* Scheduler::PickForGpu(const Gpu* gpu, bool* again) {
+  SessionState* best = nullptr;
+  *again = false;
+  for (auto& session : sessions_) {
+    if (session->gpu() != gpu) continue;
+    const SessionState::Work work = session->LookForWork();
+    if (session->TakeWake()) wakes_.push_back(session);
+    *again |= work == SessionState::Work::kAgain;
+    if (work != SessionState::Work::kSome) continue;
+    clock_.Refresh(&session->share);
+    if (best == nullptr || session->share.virtual_ns < best->share.virtual_ns) best = session.get();
+  }
+  return best;
+}
+
+bool Scheduler::ClaimForGpu(const Gpu* gpu, bool wait, Job* job) {
+  Lock lock(mutex_);
+  while (!stop_) {
+    bool again;
+    if (SessionState* session = PickForGpu(gpu, &again)) {
+      job->session = *std::find_if(sessions_.begin(), sessions_.end(), [&](const auto& other) { return other.get() == session; });
+      job->unit = session->Claim(UINT32_MAX);
+      job->charge_ns = clock_.Begin(&session->share, job->unit.count);
+      progressed_ = true;
+      CallOut(&lock);
+      return true;
+    }
+    if (again || CallOut(&lock)) {
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+      continue;
+    }
+    if (!wait) return false;
+    const auto watched = [gpu](const auto& session) { return session->gpu() == gpu && session->watched(); };
+    const auto active = [&](const auto& session) { return watched(session) && !session->rests_long(); };
+    if (std::none_of(sessions_.begin(), sessions_.end(), watched)) {
+      gpu_work_.wait(lock);
+    } else {
+      const bool soon = std::any_of(sessions_.begin(), sessions_.end(), active);
+      gpu_work_.wait_for(lock, soon ? kWatchPeriod : kRestPeriod);
+      for (const auto& session : sessions_) {
+        if (watched(session)) session->Watch(SteadyNs());
+      }
+    }
+  }
+  return false;
+}
+
+void Scheduler::DoneOnGpu(Job* job, int64_t spent_ns, uint64_t bytes_read, std::vector<uint32_t>* left) {
+  Lock lock(mutex_);
+  std::vector<BadOutcome> none;
+  Done(job, spent_ns, spent_ns, bytes_read, &none, left, &lock);
+  CallOut(&lock);
 }
 
 // Runs what must not run under the mutex; true: it was free meanwhile.
@@ -336,7 +418,7 @@ bool Scheduler::CallOut(Lock* lock) {
 // Until there may be work. One of the idle threads watches, if there is something to watch; after each look it returns, so that
 // it sees all that there is to do: a notification that comes while it is about to look wakes nobody.
 void Scheduler::Idle(Group* home, Lock* lock) {
-  const auto watched = [](const auto& session) { return session->watched(); };
+  const auto watched = [](const auto& session) { return session->watched() && session->gpu() == nullptr; };
   ++idle_;
   ++home->idle;
   if (watching_ || std::none_of(sessions_.begin(), sessions_.end(), watched)) {
@@ -345,7 +427,9 @@ void Scheduler::Idle(Group* home, Lock* lock) {
     watching_ = true;
     home->work.wait_for(*lock, kWatchPeriod);
     watching_ = false;
-    for (const auto& session : sessions_) session->Watch(SteadyNs());
+    for (const auto& session : sessions_) {
+      if (watched(session)) session->Watch(SteadyNs());
+    }
   }
   --idle_;
   --home->idle;

@@ -43,6 +43,17 @@ class Scheduler {
   bool UseRing(SessionState* session);
   void DoneWithRing(const std::shared_ptr<SessionState>& session);
 
+  struct Job {
+    std::shared_ptr<SessionState> session;
+    Unit unit;
+    int64_t charge_ns = 0;
+  };
+  // For a GPU's thread: a whole batch of the session on that GPU that has received the least thread time. Without one it waits if
+  // `wait`. False: there is none (not waited), or the scheduler stops.
+  bool ClaimForGpu(const Gpu* gpu, bool wait, Job* job);
+  // The batch is made but for the places `left`, which the decode threads make; `spent_ns` of thread time went into it.
+  void DoneOnGpu(Job* job, int64_t spent_ns, uint64_t bytes_read, std::vector<uint32_t>* left);
+
   SessionStats Stats(const SessionState& session) const;
   // All but the memory's numbers.
   PipelineStats Stats() const;
@@ -56,11 +67,6 @@ class Scheduler {
   void SetProgressListener(std::function<void()> listener) { on_progress_ = std::move(listener); }
 
  private:
-  struct Job {
-    std::shared_ptr<SessionState> session;
-    Unit unit;
-    int64_t charge_ns = 0;
-  };
   // The threads of one memory node.
   struct Group {
     int node = -1;  // −1: there is one group, and all sessions are near it
@@ -79,6 +85,12 @@ class Scheduler {
   // The group near the session; null: all are.
   Group* GroupOf(const SessionState& session);
   void Work(Job* job, UnitFiller* filler, Lock* lock);
+  // What a thread has done for `job` is charged, and its batch goes on. `left` as in DoneOnGpu.
+  void Done(Job* job, int64_t spent_ns, int64_t cpu_ns, uint64_t bytes_read, std::vector<BadOutcome>* bad, std::vector<uint32_t>* left,
+            Lock* lock);
+  SessionState* PickForGpu(const Gpu* gpu, bool* again);
+  // A session may have something to begin.
+  void MayBegin(const SessionState& session);
   void GiveBackIfUnused(SessionState* session, RingMemory memory);
   bool CallOut(Lock* lock);
   uint32_t UnitPlaces(const SessionState& session) const;
@@ -99,6 +111,7 @@ class Scheduler {
   std::vector<Closing> closing_;  // closed, but threads still write into the ring
   bool progressed_ = false;
   std::deque<Group> groups_;  // at least one
+  std::condition_variable gpu_work_;  // for the threads of all GPUs, which are few
   int idle_ = 0, working_ = 0;
   bool watching_ = false;  // an idle thread looks at the watched sessions every few milliseconds
   bool stop_ = false;

@@ -13,10 +13,10 @@ constexpr int64_t kWatchNs = 1'000'000'000;
 
 }  // namespace
 
-SessionState::SessionState(uint64_t id, SessionSpec spec, BatchLayout layout, std::unique_ptr<HostRing> ring,
+SessionState::SessionState(uint64_t id, SessionSpec spec, BatchLayout layout, std::unique_ptr<HostRing> ring, Gpu* gpu,
                            std::shared_ptr<VerifiedSamples> verified, const Cursor& cursor, Wake wake)
     : id_(id), spec_(std::move(spec)), layout_(std::move(layout)), verified_(std::move(verified)),
-      wake_(std::move(wake)), ring_(std::move(ring)), ring_bytes_(ring_->total_bytes()),
+      wake_(std::move(wake)), ring_(std::move(ring)), gpu_(gpu), ring_bytes_(ring_->total_bytes()),
       slots_(static_cast<size_t>(ring_->num_slots())), cursor_(Normalized(spec_, cursor)) {
   for (size_t i = 0; i < slots_.size(); ++i) batches_.push_back(std::make_unique<BatchFill>());
 }
@@ -54,6 +54,7 @@ bool SessionState::RestUntilReleased(Rest rest) {
                                          std::memory_order_seq_cst);
   rest_ = rest;
   watched_since_ns_ = 0;
+  rests_long_ = false;
   if (FindFreeSlot() < 0) return true;
   WakeUp();
   return false;
@@ -88,6 +89,8 @@ void SessionState::Begin(int slot) {
   fill.ticket = next_ticket_;
   if (++next_ticket_ == 0) next_ticket_ = 1;  // 0 is what a line holds before its first ticket
   fill.claimed = fill.finished = 0;
+  fill.left.clear();
+  fill.left_claimed = 0;
   fill.units_out = 0;
   fill.active = true;
   fill.abandoned = false;
@@ -100,7 +103,7 @@ void SessionState::Begin(int slot) {
   if (fill.range.count > 0) {
     claiming_ = slot;
   } else {  // an empty part of a last step: a batch like any other, but nobody has to fill it
-    FinishBatch(spec_, layout_, ring_->slot(slot), &fill);
+    FinishBatch(spec_, layout_, ring_->memory(slot), &fill);
     fill.complete = true;
     PublishInOrder();
   }
@@ -117,10 +120,28 @@ Unit SessionState::Claim(uint32_t max_places) {
   return unit;
 }
 
-bool SessionState::Finish(const Unit& unit, std::vector<BadOutcome>* bad) {
+Unit SessionState::ClaimLeft(uint32_t max_places) {
+  const int slot = left_.front();
+  BatchFill& fill = batch(slot);
+  const auto left = static_cast<uint32_t>(fill.left.size());
+  const Unit unit{slot, fill.left_claimed, std::min(max_places, left - fill.left_claimed), true};
+  fill.left_claimed += unit.count;
+  ++fill.units_out;
+  if (fill.left_claimed == left) left_.pop_front();
+  ++threads;
+  return unit;
+}
+
+bool SessionState::Finish(const Unit& unit, std::vector<BadOutcome>* bad, std::vector<uint32_t>* left) {
   --threads;
   BatchFill& fill = batch(unit.slot);
   fill.finished += unit.count;
+  if (left != nullptr && !left->empty() && !fill.abandoned) {
+    fill.left.swap(*left);
+    fill.finished -= static_cast<uint32_t>(fill.left.size());
+    left_samples += fill.left.size();
+    left_.push_back(unit.slot);
+  }
   for (BadOutcome& outcome : *bad) fill.bad.push_back(std::move(outcome));
   bad->clear();
   if (!fill.abandoned && fill.finished == fill.range.count) {
@@ -182,6 +203,7 @@ void SessionState::AbandonAll() {
     fill.active = fill.units_out > 0;
   }
   order_.clear();
+  left_.clear();
   claiming_ = -1;
 }
 
@@ -204,7 +226,9 @@ bool SessionState::Watch(int64_t now_ns) {
   if (closed_ || !watched()) return false;
   if (OnDoorbell()) return true;
   if (watched_since_ns_ == 0) watched_since_ns_ = now_ns;
-  return now_ns - watched_since_ns_ > kWatchNs && !RestUntilReleased(Rest::kAsleep);
+  if (now_ns - watched_since_ns_ <= kWatchNs) return false;
+  rests_long_ = true;
+  return gpu_ == nullptr && !RestUntilReleased(Rest::kAsleep);
 }
 
 void SessionState::Close() {
@@ -239,6 +263,8 @@ SessionStats SessionState::Stats() const {
   stats.batches = batches;
   stats.samples = samples;
   stats.bad_samples = bad_samples;
+  stats.left_samples = left_samples;
+  stats.on_gpu = gpu_ != nullptr;
   stats.decode_ns = decode_ns;
   stats.ring_bytes = ring_ ? ring_bytes_ : 0;
   stats.cursor = cursor_;

@@ -20,13 +20,15 @@ class SessionState {
  public:
   using Wake = std::function<void()>;
 
-  SessionState(uint64_t id, SessionSpec spec, BatchLayout layout, std::unique_ptr<HostRing> ring,
+  // `gpu`: who makes the batches; null: the decode threads.
+  SessionState(uint64_t id, SessionSpec spec, BatchLayout layout, std::unique_ptr<HostRing> ring, Gpu* gpu,
                std::shared_ptr<VerifiedSamples> verified, const Cursor& cursor, Wake wake);
 
   // Constants; any thread.
   uint64_t id() const { return id_; }
   const SessionSpec& spec() const { return spec_; }
   const BatchLayout& layout() const { return layout_; }
+  Gpu* gpu() const { return gpu_; }
   VerifiedSamples* verified() const { return verified_.get(); }
   const Wake& wake() const { return wake_; }
   uint32_t first_ticket() const { return 1; }
@@ -46,9 +48,12 @@ class SessionState {
   Work LookForWork();
   // LookForWork was kSome. At most `max_places` places.
   Unit Claim(uint32_t max_places);
+  // The same for places that a GPU has left to the decode threads.
+  bool HasLeft() const { return !left_.empty(); }
+  Unit ClaimLeft(uint32_t max_places);
   // The unit is done. True: it was its batch's last, so the caller lays the batch out (FinishBatch, without the mutex) and calls
-  // Complete. `bad` is moved from.
-  bool Finish(const Unit& unit, std::vector<BadOutcome>* bad);
+  // Complete. `bad` is moved from. `left`: those of its places that the GPU has not made.
+  bool Finish(const Unit& unit, std::vector<BadOutcome>* bad, std::vector<uint32_t>* left = nullptr);
   void Complete(int slot);
   // Slots that wait to be filled, and whether the trainer waits for one.
   int CountFreeSlots() const;
@@ -60,9 +65,11 @@ class SessionState {
   bool OnDoorbell();
   // A watched session's client rings only before it waits; somebody calls Watch every few milliseconds instead, so that a
   // trainer's step makes no system call. True: something was released, the session woke up. After a second without that the
-  // session falls asleep: it asks for a doorbell at the next release.
+  // session falls asleep: it asks for a doorbell at the next release. A GPU gives slots back without a bell, so its sessions are
+  // watched on, less often.
   bool watched() const { return rest_ == Rest::kWatched; }
   bool Watch(int64_t now_ns);
+  bool rests_long() const { return rests_long_; }
   // Nothing is begun or published any more.
   void Close();
   bool closed() const { return closed_; }
@@ -93,7 +100,7 @@ class SessionState {
   int threads = 0;  // that hold a unit
   Share share;
   uint64_t decode_ns = 0;  // thread time
-  uint64_t batches = 0, samples = 0, bad_samples = 0;
+  uint64_t batches = 0, samples = 0, bad_samples = 0, left_samples = 0;
 
  private:
   struct Slot {
@@ -116,6 +123,7 @@ class SessionState {
   const std::shared_ptr<VerifiedSamples> verified_;
   const Wake wake_;
   std::unique_ptr<HostRing> ring_;
+  Gpu* const gpu_;
   const uint64_t ring_bytes_;
   std::vector<Slot> slots_;
   std::vector<std::unique_ptr<BatchFill>> batches_;  // one per slot
@@ -124,9 +132,11 @@ class SessionState {
   uint32_t next_ticket_ = 1;
   int last_slot_ = -1;  // begun last
   int claiming_ = -1;   // slot of the batch that has unclaimed places
+  std::deque<int> left_;  // slots of batches with unclaimed places that a GPU left
   int users_ = 0;
   Rest rest_ = Rest::kAwake;
   int64_t watched_since_ns_ = 0;  // 0: at the next Watch
+  bool rests_long_ = false;
   bool closed_ = false, wake_wanted_ = false;
   uint64_t sequence_ = 0, claimed_places_ = 0;
   std::unordered_set<uint64_t> reported_;

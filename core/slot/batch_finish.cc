@@ -46,7 +46,7 @@ void BatchTexts::Reset(const BatchLayout& layout) {
   }
 }
 
-uint32_t CompactBatch(const BatchLayout& layout, const std::vector<uint32_t>& dropped, uint32_t count, uint8_t* slot,
+uint32_t CompactBatch(const BatchLayout& layout, const std::vector<uint32_t>& dropped, uint32_t count, const SlotMemory& slot,
                       BatchTexts* texts) {
   uint32_t to = 0;
   size_t next_dropped = 0;
@@ -63,7 +63,11 @@ uint32_t CompactBatch(const BatchLayout& layout, const std::vector<uint32_t>& dr
           continue;
         }
         const uint64_t bytes = SampleBytes(field);
-        std::memcpy(slot + field.offset + to * bytes, slot + field.offset + from * bytes, bytes);
+        if (static_cast<int>(i) == layout.device_field) {
+          slot.device->Move(slot.device_slot, field.offset + to * bytes, field.offset + from * bytes, bytes);
+          continue;
+        }
+        std::memcpy(slot.host + field.offset + to * bytes, slot.host + field.offset + from * bytes, bytes);
       }
     }
     ++to;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/slot/batch_layout.h"
+#include "core/slot/slot_memory.h"
 
 namespace headrace {
 
@@ -30,7 +31,7 @@ struct BadSample {
 };
 
 // Removes the places `dropped` (ascending) from a batch of `count` samples: those behind move up. Returns how many are left.
-uint32_t CompactBatch(const BatchLayout& layout, const std::vector<uint32_t>& dropped, uint32_t count, uint8_t* slot,
+uint32_t CompactBatch(const BatchLayout& layout, const std::vector<uint32_t>& dropped, uint32_t count, const SlotMemory& slot,
                       BatchTexts* texts);
 
 // Writes the HR_TEXT fields of a batch of `count` samples: `ends` (those behind `count` repeat the last), then the bytes.

@@ -106,8 +106,14 @@ absl::StatusOr<BatchLayout> MakeBatchLayout(const SessionSpec& spec) {
 
   uint64_t end = 0;
   for (const bool images : {true, false}) {
-    for (hr_field_layout& field : layout.fields) {
+    for (size_t i = 0; i < layout.fields.size(); ++i) {
+      hr_field_layout& field = layout.fields[i];
       if ((field.ndim == 4) != images) continue;
+      if (images && spec.engine == Engine::kGpu) {
+        layout.device_field = static_cast<int>(i);
+        layout.device_slot_bytes = RoundUp(field.bytes, kPage);
+        continue;
+      }
       field.offset = RoundUp(end, kAlignment);
       end = field.offset + field.bytes;
     }

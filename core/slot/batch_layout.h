@@ -14,6 +14,9 @@ struct BatchLayout {
   std::vector<int> dataset_fields;      // indexed like `fields`: the field's number in the dataset, -1 for `index`
   uint64_t slot_bytes = 0;              // a multiple of 4096; ends with HR_ERROR_BYTES for a bad batch's report
   uint64_t error_offset = 0;
+  // With the GPU engine the images lie in GPU memory, at the beginning of a slot there: the field's number, −1 without it.
+  int device_field = -1;
+  uint64_t device_slot_bytes = 0;
 };
 
 // Images first at offset 0, every field aligned to 64 bytes. `spec` is valid (SessionSpec::Validate). INVALID_ARGUMENT when

@@ -4,9 +4,11 @@
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "core/base/status.h"
 #include "core/base/unique_fd.h"
+#include "core/slot/slot_memory.h"
 #include "core/slot/slot_layout.h"
 
 namespace headrace {
@@ -29,6 +31,11 @@ class HostRing {
   // empty). Nobody may write into the ring any more.
   void Discard();
 
+  // The part of the slots that lies in GPU memory. Lives as long as this.
+  void Attach(std::unique_ptr<DeviceRing> device) { device_ = std::move(device); }
+  DeviceRing* device() const { return device_.get(); }
+  SlotMemory memory(int i) const { return SlotMemory(slot(i), device_.get(), i); }
+
   int fd() const { return fd_.get(); }
   int num_slots() const { return num_slots_; }
   uint64_t slot_bytes() const { return slot_bytes_; }
@@ -45,6 +52,7 @@ class HostRing {
   uint64_t slot_bytes_ = 0;
   uint64_t populated_ = 0;  // a bit per slot
   uint8_t* base_ = nullptr;
+  std::unique_ptr<DeviceRing> device_;
 };
 
 }  // namespace headrace

@@ -9,7 +9,7 @@ namespace {
 
 template <typename T>
 void Store(const hr_field_layout& field, const SampleFiller::Target& target, T value) {
-  std::memcpy(target.slot + field.offset + target.place * sizeof(T), &value, sizeof(T));
+  std::memcpy(target.slot.host + field.offset + target.place * sizeof(T), &value, sizeof(T));
 }
 
 }  // namespace
@@ -45,24 +45,54 @@ absl::Status SampleFiller::FillField(const SessionSpec& spec, const BatchLayout&
     target.texts->values[i][target.place].assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     return absl::OkStatus();
   }
-  return FillImage(spec, field, number, target, verify, verified);
+  return FillImage(spec, layout, i, target, verify, verified);
 }
 
-absl::Status SampleFiller::FillImage(const SessionSpec& spec, const hr_field_layout& field, int number,
-                                     const Target& target, Verify verify, VerifiedSamples* verified) {
+void SampleFiller::DrawFor(const SessionSpec& spec, const Target& target) {
   DrawSample(spec.recipe, spec.seed, target.epoch, target.position, static_cast<int>(row_.image.oriented_width()),
              static_cast<int>(row_.image.oriented_height()), &draw_);
+}
+
+bool SampleFiller::ReadEntries(const SessionSpec& spec) {
+  // Damaged entry data is no reason to lose a sample: its library decodes it as well.
+  return spec.dataset->ReadEntries(row_, &entries_).value_or(false);
+}
+
+absl::Status SampleFiller::FillImage(const SessionSpec& spec, const BatchLayout& layout, size_t i,
+                                     const Target& target, Verify verify, VerifiedSamples* verified) {
+  const hr_field_layout& field = layout.fields[i];
+  const int number = layout.dataset_fields[i];
+  DrawFor(spec, target);
   const auto read = [&](uint64_t begin, uint64_t end) {
     return reader_.ReadRange(*spec.dataset, row_, number, begin, end, verify, verified);
   };
   EncodedImage image = {&row_.image, row_.values[static_cast<size_t>(number)].location.length, read};
-  // Damaged entry data is no reason to lose a sample: its library decodes it as well.
-  if (spec.dataset->ReadEntries(row_, &entries_).value_or(false)) {
+  if (ReadEntries(spec)) {
     image.entries = &entries_.view();
     image.frame = &entries_.frame();
   }
-  return renderer_.Render(image, spec.recipe, draw_,
-                          target.slot + field.offset + target.place * SampleBytes(field), &warning_);
+  const uint64_t bytes = SampleBytes(field), offset = field.offset + target.place * bytes;
+  if (target.slot.device == nullptr) return renderer_.Render(image, spec.recipe, draw_, target.slot.host + offset, &warning_);
+  staging_.resize(bytes);
+  HEADRACE_RETURN_IF_ERROR(renderer_.Render(image, spec.recipe, draw_, staging_.data(), &warning_));
+  target.slot.device->Write(target.slot.device_slot, offset, staging_);
+  return absl::OkStatus();
+}
+
+absl::Status SampleFiller::AddToBurst(const SessionSpec& spec, const BatchLayout& layout, uint64_t sample, const Target& target,
+                                      Verify verify, VerifiedSamples* verified, Gpu* gpu) {
+  HEADRACE_RETURN_IF_ERROR(spec.dataset->ReadRow(sample, &row_));
+  const auto image = static_cast<size_t>(layout.device_field);
+  for (size_t i = 0; i < layout.fields.size(); ++i) {
+    if (i != image) HEADRACE_RETURN_IF_ERROR(FillField(spec, layout, i, target, verify, verified));
+  }
+  if (!ReadEntries(spec)) return absl::UnimplementedError("no entry points");
+  DrawFor(spec, target);
+  HEADRACE_ASSIGN_OR_RETURN(const ByteRange range, gpu->NeededBytes(row_.image, entries_.view(), draw_));
+  HEADRACE_ASSIGN_OR_RETURN(
+      const absl::Span<const uint8_t> bytes,
+      reader_.ReadRange(*spec.dataset, row_, layout.dataset_fields[image], range.begin, range.end, verify, verified));
+  return gpu->Add({&row_.image, &entries_.view(), &entries_.frame(), bytes, range.begin, &draw_, target.place});
 }
 
 absl::Status SampleFiller::Fill(const SessionSpec& spec, const BatchLayout& layout, uint64_t sample,

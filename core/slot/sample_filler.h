@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/augment/render.h"
 #include "core/read/sample_reader.h"
 #include "core/slot/batch_finish.h"
 #include "core/slot/batch_layout.h"
+#include "core/slot/slot_memory.h"
 
 namespace headrace {
 
@@ -16,7 +18,7 @@ class SampleFiller {
  public:
   // Where a sample goes, and the position whose draws it gets.
   struct Target {
-    uint8_t* slot;
+    SlotMemory slot;
     uint32_t place;  // 0 … batch_size−1
     uint64_t epoch, position;
     BatchTexts* texts;  // receives the sample's kText values at `place`; different places may be filled at the same time
@@ -28,6 +30,11 @@ class SampleFiller {
   absl::Status Fill(const SessionSpec& spec, const BatchLayout& layout, uint64_t sample, const Target& target,
                     Verify verify, VerifiedSamples* verified);
 
+  // The GPU's way: writes everything but the image, which is added to the burst that `gpu` has begun. RESOURCE_EXHAUSTED: it does
+  // not fit; launch the burst and call again. Any other error, whatever it says: the place is to be made by Fill.
+  absl::Status AddToBurst(const SessionSpec& spec, const BatchLayout& layout, uint64_t sample, const Target& target,
+                          Verify verify, VerifiedSamples* verified, Gpu* gpu);
+
   // Bytes of values read since the last call. Of an image with entry points only what its pixels need is read, once its hash
   // was checked (or need not be).
   uint64_t TakeBytesRead() { return reader_.TakeBytesRead(); }
@@ -35,8 +42,11 @@ class SampleFiller {
  private:
   absl::Status FillField(const SessionSpec& spec, const BatchLayout& layout, size_t i, const Target& target,
                          Verify verify, VerifiedSamples* verified);
-  absl::Status FillImage(const SessionSpec& spec, const hr_field_layout& field, int number, const Target& target,
+  absl::Status FillImage(const SessionSpec& spec, const BatchLayout& layout, size_t i, const Target& target,
                          Verify verify, VerifiedSamples* verified);
+  void DrawFor(const SessionSpec& spec, const Target& target);
+  // Whether there are some, whose numbers make sense.
+  bool ReadEntries(const SessionSpec& spec);
 
   SampleReader reader_;
   SampleRenderer renderer_;
@@ -44,6 +54,7 @@ class SampleFiller {
   Draw draw_;
   ImageEntries entries_;
   std::string warning_;
+  std::vector<uint8_t> staging_;  // an image on its way to GPU memory
 };
 
 // `status` of Fill as a report that names shard, sample, file and reason. Reads the sample's name.

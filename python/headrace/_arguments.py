@@ -4,7 +4,7 @@ import operator
 import os
 
 from headrace import transforms
-from headrace.errors import InvalidArgumentError, UnsupportedError
+from headrace.errors import InvalidArgumentError
 
 DTYPES = ("float32", "float16", "bfloat16", "uint8")
 _FORMATS = {"contiguous": "contiguous", "contiguous_format": "contiguous", "channels_last": "channels_last"}
@@ -99,10 +99,8 @@ def make_spec(path, *, transform, dtype, memory_format, fields, batch_size, rank
         raise InvalidArgumentError(f'shuffle={shuffle!r} is not one of False, True, "blocks"')
     if on_bad_sample not in ("fail", "skip", "substitute"):
         raise InvalidArgumentError(f'on_bad_sample={on_bad_sample!r} is not one of "fail", "skip", "substitute"')
-    if engine == "gpu":
-        raise UnsupportedError('engine="gpu" is not in this build: use engine="auto" or "cpu"')
-    if engine not in ("auto", "cpu"):
-        raise InvalidArgumentError(f'engine={engine!r} is not one of "auto", "cpu"')
+    if engine not in ("auto", "cpu", "gpu"):
+        raise InvalidArgumentError(f'engine={engine!r} is not one of "auto", "cpu", "gpu"')
     steps = transforms.to_ours(transform, dtype)
     return {
         "dataset": path,

@@ -47,6 +47,11 @@ class Connection:
             library.hr_free(answer)
         return (parsed, descriptor.value) if with_descriptor else parsed
 
+    def device_memory(self, session, timeout):
+        """The descriptor of a session's GPU memory, which the caller closes, and its bytes."""
+        answer, descriptor = self.request(_library.DEVICE_MEMORY, {"session": session}, timeout, with_descriptor=True)
+        return descriptor, answer["bytes"]
+
 
 def _until(timeout, call):
     """Repeats a C call with the time that is left while signal handlers interrupt it. Raises what it failed with."""

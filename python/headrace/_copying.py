@@ -15,6 +15,7 @@ from headrace import _gpu, _library, _text, errors
 from headrace._session import Session
 
 _POLL_SECONDS = 0.001
+_PAGE, _CONTROL_BYTES = 4096, 16384  # of a ring's memory (docs/protocol.md)
 
 
 class CopyingSession(Session):
@@ -28,6 +29,7 @@ class CopyingSession(Session):
         _release_retired()
         self._ring = None
         super().__init__(*arguments)
+        self._connection, self._timeout = arguments[0], arguments[5]
         del self.take  # for the one below
         self._gpu, self._prefetch_factor = gpu, prefetch_factor
         self._library.hr_session_lease_all(self._handle)
@@ -107,7 +109,8 @@ class CopyingSession(Session):
         deadline = time.monotonic() + seconds
         while not self._copy_next():
             left = deadline - time.monotonic()
-            pending = bool(self._pending)
+            # Of slots that the GPU gives back the daemon takes note by itself.
+            pending = bool(self._pending) and not self._pending[-1][0].slot.given_back
             try:
                 self._retry(min(left, _POLL_SECONDS) if pending else left, self._wait_in_library)
             except errors.DeadlineExceededError:
@@ -127,16 +130,28 @@ class CopyingSession(Session):
     def _new_slot(self):
         """The slot of the batch just taken, seen for the first time: registers its memory as pinned."""
         held = self._library.hr_session_hold_ring(self._handle)
+        info = self._library.hr_session_info(self._handle).contents
         if self._ring is not None and self._ring.held == held:
             self._library.hr_ring_release(held)
         else:  # the first one, or that of another daemon
             self._retire_ring()
             self._ring, self._slots = _PinnedRing(self._gpu, held), {}
-        info = self._library.hr_session_info(self._handle).contents
-        addresses = [self.addresses[i] for i in self._on_gpu]
-        sources = [_library.ManagedTensor.from_address(address).data for address in addresses]
-        self._ring.pin(sources[0] - info.fields[self._on_gpu[0]].offset, info.slot_bytes)
-        slot = self._slots[addresses[0]] = self._gpu.slot(sources)
+            if info.device_slot_bytes:
+                self._ring.map(*self._connection.device_memory(info.session_id, self._timeout))
+        ring, gpu = self._ring, self._gpu
+        sources, from_gpu = [], []
+        for i in self._on_gpu:
+            data, field = _library.ManagedTensor.from_address(self.addresses[i]).data or 0, info.fields[i]
+            from_gpu.append(ring.device is not None and i == info.device_field)
+            if from_gpu[-1]:
+                number = (data - field.offset) // info.device_slot_bytes
+                data += ring.device.address
+            else:
+                ring.pin(data - field.offset, info.slot_bytes)
+            sources.append(data)
+        slot = self._slots[self.addresses[self._on_gpu[0]]] = gpu.slot(sources, from_gpu)
+        if any(from_gpu):
+            gpu.give_back_by_gpu(slot, number, held, ring.released_word(number))
         return slot
 
     def _retire_ring(self):
@@ -183,8 +198,18 @@ class _PinnedRing:
 
     def __init__(self, gpu, held):
         self.held, self.gpu, self._slots = held, gpu, set()
+        self.device = None  # with the GPU engine: where its batches lie
+
+    def map(self, descriptor, size):
+        self.device = self.gpu.map(descriptor, size)
+        self.pin(self.released_word(0) & ~(_PAGE - 1), _CONTROL_BYTES)  # so that the GPU can write into it
+
+    def released_word(self, slot):
+        return _library.library().hr_ring_released_word(self.held, slot)
 
     def pin(self, slot, size):
+        if slot in self._slots:
+            return
         if self.gpu.pin(slot, size):
             self._slots.add(slot)
         else:
@@ -193,6 +218,8 @@ class _PinnedRing:
     def release(self):
         while self._slots:
             self.gpu.unpin(self._slots.pop())
+        if self.device is not None:
+            self.gpu.unmap(self.device)
         _library.library().hr_ring_release(self.held)
 
 

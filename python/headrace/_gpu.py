@@ -49,12 +49,20 @@ class Field:
 class Slot:
     """Where the fields of a slot lie, and an event behind the newest copies out of it."""
 
-    __slots__ = ("sources", "event", "handle", "job", "pieces", "length")
+    __slots__ = ("sources", "event", "handle", "job", "pieces", "length", "given_back")
 
     def __init__(self, sources, event):
         self.sources, self.event = sources, event
         self.handle = event.cuda_event
+        self.given_back = False  # by the GPU, behind the copies
         self.job = self.pieces = self.length = None  # the driver's: hr_gpu_copy, its pieces, and for how many samples they are
+
+
+class DeviceMemory:
+    """A daemon's slots in GPU memory, as this process has them mapped."""
+
+    def __init__(self, address, size):
+        self.address, self.size = address, size
 
 
 class Gpu:
@@ -82,15 +90,39 @@ class Gpu:
             return None
         return number if number >= 0 else None
 
-    def slot(self, sources):
+    def uuid(self):
+        """CUDA's identity of the GPU, 32 hex digits; None where the GPU engine cannot serve it."""
+        return self._driver and self._driver.uuid(self.device.index)
+
+    def map(self, descriptor, size):
+        """A daemon's GPU memory, to be read only, until unmap(). Takes the descriptor."""
+        try:
+            with torch.cuda.device(self.device):
+                self.stream.query()  # gives this thread a context
+                return self._driver.map(descriptor, size, self.device.index)
+        finally:
+            os.close(descriptor)
+
+    def unmap(self, memory):
+        with torch.cuda.device(self.device):
+            self._driver.unmap(memory)
+
+    def give_back_by_gpu(self, slot, number, ring, word):
+        """From now on the GPU writes the slot's ticket to its `released` word, behind the copies. `word` lies in pinned memory."""
+        slot.job.slot, slot.job.ring = number, ring
+        slot.job.released = self._driver.address_for_gpu(word)
+        slot.given_back = True
+
+    def slot(self, sources, from_gpu):
+        """`sources`: addresses; `from_gpu`: which of them are the GPU's."""
         event = torch.cuda.Event()
         event.record(self.stream)  # only now it has a handle
         slot = Slot(sources, event)
         if self._driver is not None:
             slot.job = _library.GpuCopy(self._driver.functions, self.stream.cuda_stream, slot.handle, len(sources))
             slot.pieces = [slot.job.pieces[i] for i in range(len(sources))]
-            for piece, source in zip(slot.pieces, sources):
-                piece.source = source
+            for piece, source, is_gpus in zip(slot.pieces, sources, from_gpu):
+                piece.source, piece.from_gpu = source, is_gpus
         return slot
 
     def pin(self, address, size):
@@ -153,7 +185,15 @@ class Gpu:
         for piece, copy in zip(slot.pieces, copies):
             piece.to = copy.data_ptr()
         # Not 0: this thread has not used the GPU yet, so it has no context; torch gives it one.
-        return self._driver.start(slot.job) == 0
+        if self._driver.start(slot.job) == 0:
+            return True
+        if not slot.given_back:
+            return False
+        self.stream.query()  # of these torch can copy none
+        code = self._driver.start(slot.job)
+        if code:
+            raise errors.DaemonError(f"a copy on {self.device} failed: CUDA's error {code}")
+        return True
 
     def _copy_by_torch(self, fields, length, slot, copies):
         for field, source, copy in zip(fields, slot.sources, copies):
@@ -188,12 +228,52 @@ class _Driver:
     """Functions of CUDA's driver. They return at once, so they keep the interpreter's lock (PyDLL)."""
 
     def __init__(self, library):
-        address = [ctypes.cast(f, ctypes.c_void_p).value for f in (library.cuMemcpyHtoDAsync_v2, library.cuEventRecord)]
+        functions = (library.cuMemcpyHtoDAsync_v2, library.cuEventRecord, library.cuMemcpyDtoDAsync_v2, library.cuStreamWriteValue32_v2)
+        address = [ctypes.cast(f, ctypes.c_void_p).value for f in functions]
         self.functions = ctypes.pointer(_library.CudaFunctions(*address))
         self.start = _library.library().gpu_copy_start
         self.query = library.cuEventQuery
         self.query.argtypes = [ctypes.c_void_p]
         self._library = library
+
+    def uuid(self, index):
+        device, uuid = ctypes.c_int(), ctypes.create_string_buffer(16)
+        if self._library.cuDeviceGet(ctypes.byref(device), index) or self._library.cuDeviceGetUuid_v2(uuid, device):
+            return None
+        return uuid.raw.hex()
+
+    def map(self, descriptor, size, index):
+        handle, address = ctypes.c_uint64(), ctypes.c_uint64()
+        self._check("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(descriptor), 1)
+        try:
+            self._check("cuMemAddressReserve", ctypes.byref(address), ctypes.c_size_t(size), ctypes.c_size_t(0), ctypes.c_uint64(0),
+                        ctypes.c_uint64(0))  # fmt: skip
+            self._check("cuMemMap", address, ctypes.c_size_t(size), ctypes.c_size_t(0), handle, ctypes.c_uint64(0))
+        finally:
+            self._library.cuMemRelease(handle)
+        memory = DeviceMemory(address.value, size)
+        access = (ctypes.c_int * 3)(1, index, 1)  # CUmemAccessDesc: a device, its number, reading
+        try:
+            self._check("cuMemSetAccess", address, ctypes.c_size_t(size), access, ctypes.c_size_t(1))
+        except errors.HeadraceError:
+            self.unmap(memory)
+            raise
+        return memory
+
+    def unmap(self, memory):
+        address, size = ctypes.c_uint64(memory.address), ctypes.c_size_t(memory.size)
+        self._library.cuMemUnmap(address, size)
+        self._library.cuMemAddressFree(address, size)
+
+    def address_for_gpu(self, address):
+        found = ctypes.c_uint64()
+        self._check("cuMemHostGetDevicePointer_v2", ctypes.byref(found), ctypes.c_void_p(address), 0)
+        return found.value
+
+    def _check(self, name, *arguments):
+        code = getattr(self._library, name)(*arguments)
+        if code:
+            raise errors.DaemonError(f"the daemon's GPU memory cannot be used: {name} gave CUDA's error {code}")
 
     def pci_address(self, index):
         """As in /sys/bus/pci/devices: "0000:1b:00.0"."""

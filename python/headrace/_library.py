@@ -16,7 +16,7 @@ from headrace import errors
 MAX_FIELDS = 16
 
 # Message types of client/protocol.h.
-DESCRIBE, SAMPLE, STATS, AUDIT = 2, 3, 4, 5
+DESCRIBE, SAMPLE, STATS, AUDIT, DEVICE_MEMORY = 2, 3, 4, 5, 8
 
 # hr_dtype of core/slot/slot_layout.h.
 DTYPE_NAMES = {0: "uint8", 1: "float16", 2: "bfloat16", 3: "float32", 4: "int64", 5: "float64", 6: "text"}
@@ -57,6 +57,9 @@ class OpenAnswer(ctypes.Structure):
         ("slot_bytes", c_uint64),
         ("memfd_bytes", c_uint64),
         ("error_offset", c_uint64),
+        ("device_slot_bytes", c_uint64),
+        ("device_field", c_uint32),
+        ("reserved", c_uint32),
         ("fields", FieldLayout * MAX_FIELDS),
     ]
 
@@ -112,11 +115,13 @@ class SessionStats(ctypes.Structure):
 class CudaFunctions(ctypes.Structure):
     """hr_cuda_functions of client/gpu_copy.h: addresses in CUDA's driver."""
 
-    _fields_ = [(name, c_void_p) for name in ("cuMemcpyHtoDAsync", "cuEventRecord")]
+    _fields_ = [
+        (name, c_void_p) for name in ("cuMemcpyHtoDAsync", "cuEventRecord", "cuMemcpyDtoDAsync", "cuStreamWriteValue32")
+    ]
 
 
 class GpuCopyPiece(ctypes.Structure):
-    _fields_ = [("to", c_uint64), ("source", c_void_p), ("bytes", c_size_t)]
+    _fields_ = [("to", c_uint64), ("source", c_uint64), ("bytes", c_size_t), ("from_gpu", c_uint64)]
 
 
 class GpuCopy(ctypes.Structure):
@@ -127,6 +132,9 @@ class GpuCopy(ctypes.Structure):
         ("stream", c_void_p),
         ("event", c_void_p),
         ("num_pieces", c_uint32),
+        ("slot", c_uint32),
+        ("released", c_uint64),
+        ("ring", c_void_p),
         ("pieces", GpuCopyPiece * MAX_FIELDS),
     ]
 
@@ -158,6 +166,7 @@ _FUNCTIONS = {  # name: (result, arguments)
     "hr_session_lease_all": (None, [c_void_p]),
     "hr_session_hold_ring": (c_void_p, [c_void_p]),
     "hr_ring_release": (None, [c_void_p]),
+    "hr_ring_released_word": (c_void_p, [c_void_p, c_uint32]),
     "hr_session_seek": (c_int, [c_void_p, c_uint64, c_uint64, c_int]),
     "hr_session_get_stats": (None, [c_void_p, POINTER(SessionStats)]),
     "hr_set_python_functions": (None, [POINTER(PythonFunctions)]),

@@ -44,6 +44,12 @@ class Session:
         self.cursor = (epoch, position)
         self.convert_with(None)
 
+    @property
+    def on_gpu(self):
+        """Whether the GPU engine makes the batches; may change when another daemon takes over."""
+        with self._closing:
+            return bool(self._handle) and self._library.hr_session_info(self._handle).contents.device_slot_bytes > 0
+
     def convert_with(self, convert):
         """Sets what take() returns: the fields as DLPack capsules, or what `convert` makes of each capsule."""
         # take() fills self.batch; () if no batch is ready. A capsule that nobody consumes gives its tensor back.

@@ -32,7 +32,7 @@ class Loader:
         prefetch_factor: batches that are ready ahead.
         timeout: seconds that any wait may take.
         on_bad_sample: "fail" raises BadSampleError, "skip" leaves the sample out, "substitute" takes another one.
-        engine: who decodes: "auto" or "cpu".
+        engine: who decodes: "cpu", "gpu" (with headrace.torch.DataLoader's device="cuda") or "auto".
         socket: path or "@name" of a daemon; by default the node's, or a private one.
 
     Yields a tuple of arrays per step: images (N, C, H, W), then the other `fields`; text as a list of str. Raises
@@ -41,11 +41,17 @@ class Loader:
     Threads may share a loader and an iterator: calls take turns, each batch goes to one of them.
     """
 
+    _device = None  # a GPU that batches go to
+
     def __init__(self, dataset, batch_size=1, shuffle=False, *, transform=None, drop_last=False, last_batch=None, seed=0,
                  dtype="float32", memory_format="contiguous", fields=None, return_index=False, rank=None, world_size=None,
                  num_workers=None, prefetch_factor=2, timeout=60, on_bad_sample="fail", engine="auto", socket=None,
                  **pytorch):  # fmt: skip
         _arguments.check_foreign(pytorch, type(self))
+        if engine == "gpu" and self._device is None:
+            raise errors.InvalidArgumentError(
+                'engine="gpu" makes batches in GPU memory: use headrace.torch.DataLoader with device="cuda"'
+            )
         rank, world_size = _job.rank_and_world_size(rank, world_size)
         self._arguments = dict(dataset=dataset, batch_size=batch_size, shuffle=shuffle, transform=transform,
                                drop_last=drop_last, last_batch=last_batch, seed=seed, dtype=dtype,
@@ -371,7 +377,7 @@ class _Timing:
             "waited_seconds": self.waited_ns / 1e9,
             "between_calls_seconds": (iterated_ns - self.waited_ns) / 1e9,
             "samples_per_second": self.samples * 1e9 / iterated_ns if iterated_ns else 0.0,
-            "engine": daemon["engine"],
+            "engine": "gpu" if session is not None and session.on_gpu else "cpu",
             "simd_target": daemon["simd_target"],
             "threads": daemon["decode_threads"],
             "threads_in_use": daemon.get("threads_in_use"),

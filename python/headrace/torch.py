@@ -58,6 +58,8 @@ class DataLoader(Loader):
     Arguments beside those of headrace.Loader:
         device: "cpu" (tensors are views of shared memory), "cuda" (the device that is current when the first batch is taken)
             or "cuda:1" (copied there on a stream of the loader's own; next() does not wait for the copy).
+        engine: "gpu": the GPU that the batches go to decodes them; "cpu": the daemon's threads do; "auto": the GPU where there are
+            fewer than four of them for each trainer.
         dtype, memory_format: torch's, or their names; bfloat16 too.
         pin_memory: copies batches into pinned memory for your own .to(device, non_blocking=True).
 
@@ -89,8 +91,10 @@ class DataLoader(Loader):
         if self._device is None:
             return super()._open_session(connection, spec, *arguments)
         gpu = _gpu.Gpu(self._device)
-        node = gpu.numa_node()
+        node, uuid = gpu.numa_node(), gpu.uuid()
         spec = spec if node is None else {**spec, "numa_node": node}
+        if uuid is not None and spec["engine"] != "cpu":
+            spec = {**spec, "gpu": uuid}
         copy = lambda capsule, _: _new_tensor(capsule).clone()  # noqa: E731
         return _copying.CopyingSession(gpu, self.prefetch_factor, copy, connection, spec, *arguments)
 

@@ -30,7 +30,7 @@ std::string Frame(uint32_t type, uint32_t id, const void* body, size_t size) {
   return frame;
 }
 
-bool IsRequest(uint32_t type) { return type >= HR_HELLO && type <= HR_OPEN; }
+bool IsRequest(uint32_t type) { return type >= HR_HELLO && type <= HR_DEVICE_MEMORY; }
 
 }  // namespace
 
@@ -110,6 +110,7 @@ void Connection::Dispatch(const hr_header& header, std::string body) {
     case HR_HELLO: return Hello(id, body);
     case HR_OPEN: return Open(id, std::move(body));
     case HR_SEEK: return Seek(id, body);
+    case HR_DEVICE_MEMORY: return DeviceMemory(id, body);
     case HR_STATS: return Reply(HR_STATS, id, context_.service.StatsJson(body));
     default: return RunCold(header.type, id, std::move(body));
   }
@@ -144,6 +145,12 @@ void Connection::Seek(uint32_t id, const std::string& body) {
   Reply(HR_SEEK, id, &*answer, sizeof(*answer));
 }
 
+void Connection::DeviceMemory(uint32_t id, const std::string& body) {
+  absl::StatusOr<AnswerWithFd> answer = context_.service.DeviceMemory(body, peer_);
+  if (!answer.ok()) return ReplyError(id, answer.status());
+  Reply(HR_DEVICE_MEMORY, id, answer->json.data(), answer->json.size(), std::move(answer->fd));
+}
+
 void Connection::RunCold(uint32_t type, uint32_t id, std::string body) {
   const bool taken = context_.cold.Submit([self = shared_from_this(), &context = context_, type, id,
                                            body = std::move(body)] {
@@ -152,8 +159,8 @@ void Connection::RunCold(uint32_t type, uint32_t id, std::string body) {
     if (type == HR_DESCRIBE) json = context.service.Describe(body);
     if (type == HR_AUDIT) json = context.service.Audit(body);
     if (type == HR_SAMPLE) {
-      absl::StatusOr<SampleAnswer> sample = context.service.Sample(body);
-      if (sample.ok()) *image = std::move(sample->image);
+      absl::StatusOr<AnswerWithFd> sample = context.service.Sample(body);
+      if (sample.ok()) *image = std::move(sample->fd);
       json = sample.ok() ? absl::StatusOr<std::string>(std::move(sample->json)) : sample.status();
     }
     asio::post(context.io, [self, type, id, json = std::move(json), image] {
@@ -191,7 +198,8 @@ void Connection::OnOpened(uint32_t id, absl::StatusOr<OpenedSession> opened) {
   if (!memfd.valid()) return ReplyError(id, ErrnoStatus(errno, "the ring's memfd"), true);
   context_.log.Info(absl::StrCat("session ", session_->id(), ": opened by pid ", peer_.pid, ", ",
                                  session_->spec().dataset->dir(), ", rank ", session_->spec().rank, " of ",
-                                 session_->spec().world_size, ", ", session_->ring().total_bytes() >> 20, " MiB"));
+                                 session_->spec().world_size, ", ", session_->ring().total_bytes() >> 20, " MiB",
+                                 session_->ring().device() != nullptr ? ", GPU engine" : ""));
   Reply(HR_OPEN, id, &opened->answer, sizeof(opened->answer), std::move(memfd));
 }
 

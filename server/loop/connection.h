@@ -59,6 +59,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Seek(uint32_t id, const std::string& body);
   void Open(uint32_t id, std::string body);
   void OnOpened(uint32_t id, absl::StatusOr<OpenedSession> opened);
+  void DeviceMemory(uint32_t id, const std::string& body);
   void RunCold(uint32_t type, uint32_t id, std::string body);
 
   void Reply(uint32_t type, uint32_t id, const void* body, size_t size, UniqueFd fd = UniqueFd());

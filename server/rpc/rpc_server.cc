@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/headrace.grpc.pb.h"
 #include "server/request_json.h"
+#include "server/stats_json.h"
 
 namespace headrace {
 namespace {
@@ -36,7 +37,7 @@ void FillStats(const ServiceStats& stats, v1::Stats* out) {
   out->set_pid(stats.pid);
   out->set_uptime_s(stats.uptime_s);
   out->set_simd_target(p.simd_target);
-  out->set_engine("cpu");
+  out->set_engine(EngineName(stats.pipeline));
   out->set_decode_threads(p.decode_threads);
   out->set_threads_in_use(p.threads_in_use);
   out->set_host_memory_bytes(p.host_memory_bytes);

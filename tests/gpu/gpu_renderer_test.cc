@@ -61,7 +61,7 @@ class GpuRendererTest : public ::testing::Test {
     ASSERT_TRUE(size.ok()) << size.status();
     const size_t bytes = static_cast<size_t>(3 * (*size)[0] * (*size)[1] * DTypeBytes(recipe.dtype));
     ASSERT_LE(bytes * members.size(), kMemoryBytes);
-    std::vector<GpuRenderer::Sample> samples;
+    ASSERT_TRUE(gpu_->Begin(recipe).ok());
     for (uint32_t i = 0; i < members.size(); ++i) {
       const Member& member = members[i];
       const auto range = GpuRenderer::NeededBytes(member.info, *member.view, member.draw);
@@ -70,12 +70,16 @@ class GpuRendererTest : public ::testing::Test {
         continue;
       }
       const uint64_t end = std::min<uint64_t>(range->end, member.image->file.size());
-      samples.push_back({&member.info, member.view.get(), &member.image->frame,
-                         absl::MakeConstSpan(member.image->file).subspan(range->begin, end - range->begin), range->begin,
-                         &member.draw, i});
+      const GpuSample sample = {&member.info, member.view.get(), &member.image->frame,
+                                absl::MakeConstSpan(member.image->file).subspan(range->begin, end - range->begin), range->begin,
+                                &member.draw, i};
+      const absl::Status added = gpu_->Add(sample);
+      ASSERT_FALSE(absl::IsResourceExhausted(added)) << added;
+      if (!added.ok()) left->push_back(i);
     }
     ASSERT_EQ(cudaMemset(memory_, 0x5A, bytes * members.size()), cudaSuccess);
-    ASSERT_TRUE(gpu_->Start(samples, recipe, memory_, left).ok());
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    ASSERT_TRUE(gpu_->Launch(memory_).ok());
     const absl::Status finished = gpu_->Finish(left);
     ASSERT_TRUE(finished.ok()) << finished;
     std::vector<uint8_t> got(bytes * members.size());
@@ -148,20 +152,35 @@ TEST_F(GpuRendererTest, DamagedDataGivesTheCpusPixelsOrIsLeftToIt) {
   EXPECT_LT(left_to_cpu, 50 * kBatch);
 }
 
-TEST_F(GpuRendererTest, ABatchThatDoesNotFitTheMemoryIsRefused) {
-  auto small = GpuRenderer::Create(0, 1 << 16);
-  ASSERT_TRUE(small.ok()) << small.status();
+TEST_F(GpuRendererTest, WhatDoesNotFitTheMemoryIsRefusedAndTheRestIsMade) {
   std::mt19937 random(79);
   Recipe recipe;
   recipe.transforms = {RandomResizedCrop{.height = 224, .width = 224}};
-  Member member = Make(&random, recipe, 0);
-  member.info.orientation = 1;
-  DrawSample(recipe, 7, 0, 0, static_cast<int>(member.info.width), static_cast<int>(member.info.height), &member.draw);
+  std::vector<Member> members;
+  members.push_back(Make(&random, recipe, 0));
+  Member& member = members[0];
   member.view = std::make_unique<EntryView>(member.image->View());
-  const std::vector<GpuRenderer::Sample> samples(
-      64, {&member.info, member.view.get(), &member.image->frame, member.image->file, 0, &member.draw, 0});
+  const GpuSample sample = {&member.info, member.view.get(), &member.image->frame, member.image->file, 0, &member.draw, 0};
+  auto small = GpuRenderer::Create(0, 1 << 16);
+  ASSERT_TRUE(small.ok()) << small.status();
+  ASSERT_TRUE((*small)->Begin(recipe).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted((*small)->Add(sample)));
+
+  small = GpuRenderer::Create(0, 16 << 20);
+  ASSERT_TRUE(small.ok()) << small.status();
+  ASSERT_TRUE((*small)->Begin(recipe).ok());
+  int added = 0;
+  absl::Status status;
+  while ((status = (*small)->Add(sample)).ok() && added < 1000) ++added;
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_GT(added, 0);
+  ASSERT_TRUE((*small)->Launch(memory_).ok());
+  EXPECT_LE((*small)->used_bytes(), uint64_t{16} << 20);
+  gpu_.swap(*small);
   std::vector<uint32_t> left;
-  EXPECT_TRUE(absl::IsResourceExhausted((*small)->Start(samples, recipe, memory_, &left)));
+  ASSERT_TRUE(gpu_->Finish(&left).ok());
+  EXPECT_TRUE(left.empty());
+  Compare(members, recipe, &left);
 }
 
 }  // namespace

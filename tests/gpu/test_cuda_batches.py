@@ -23,8 +23,22 @@ TRAIN = [hr.RandomResizedCrop(224), hr.RandomHorizontalFlip(), hr.Normalize()]
 SECOND = 2_000_000_000  # cycles: about as long on today's GPUs
 
 
+_engine = "cpu"
+
+
+@pytest.fixture(autouse=True, params=["cpu", "gpu"])
+def engine(request):
+    """Who makes the batches that come to the GPU: every test here runs with both."""
+    global _engine
+    _engine = request.param
+    yield request.param
+    _engine = "cpu"
+
+
 def make(dataset, batch_size=16, device="cuda", **arguments):
-    return hr.DataLoader(dataset, batch_size, True, device=device, return_index=True, **{"transform": TRAIN, **arguments})
+    engine = "cpu" if device == "cpu" else _engine
+    arguments = {"transform": TRAIN, "engine": engine, **arguments}
+    return hr.DataLoader(dataset, batch_size, True, device=device, return_index=True, **arguments)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +83,8 @@ def test_batches_equal_those_on_the_cpu(dataset, dtype, memory_format):
         for images, labels, index in batches:
             assert images.is_cuda and labels.is_cuda and not index.is_cuda
             assert images.dtype == dtype and images.is_contiguous(memory_format=memory_format)
-    assert loader.stats()["copied_batches"] == 0
+    stats = loader.stats()
+    assert stats["copied_batches"] == 0 and stats["engine"] == _engine
 
 
 def test_texts_and_numbers_come_too(pack, image_folder, tmp_path):
@@ -260,6 +275,7 @@ def test_a_graph_is_replayed_between_batches(dataset, expected):
     assert sums == pytest.approx([images.double().sum().item() for images, *_ in expected[0]], abs=1e-3)
 
 
+@pytest.mark.parametrize("engine", ["cpu"], indirect=True)
 def test_memory_that_cuda_does_not_register_is_a_warning_and_right(dataset, expected, monkeypatch):
     register = _gpu.Gpu.pin
     monkeypatch.setattr(_gpu.Gpu, "pin", lambda gpu, address, size: register(gpu, 0, size))  # an error of the runtime
@@ -268,6 +284,7 @@ def test_memory_that_cuda_does_not_register_is_a_warning_and_right(dataset, expe
     torch.zeros(10, device="cuda").add_(1).sum().item()  # no kernel is blamed for it
 
 
+@pytest.mark.parametrize("engine", ["cpu"], indirect=True)
 def test_pinned_batches_are_copied_by_the_user_on_a_side_stream(dataset, expected):
     device = torch.device("cuda", torch.cuda.device_count() - 1)
     side, got = torch.cuda.Stream(device), []
@@ -303,6 +320,7 @@ def test_the_current_device_when_the_first_batch_is_taken(dataset, expected):
     assert all(images.device.index == last for images, *_ in loader)
 
 
+@pytest.mark.parametrize("engine", ["cpu"], indirect=True)
 def test_a_device_that_is_not_there_is_refused(dataset):
     with pytest.raises(hr.InvalidArgumentError, match="GPU"):
         make(dataset, device=f"cuda:{torch.cuda.device_count()}")

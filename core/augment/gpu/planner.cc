@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/decode/image_decoder.h"
+#include "core/decode/segment/segment_decoder.h"
 
 namespace headrace::gpu {
 namespace {
@@ -66,10 +67,28 @@ void Planner::Begin() {
   tables.clear();
   quant.clear();
   numbers.clear();
-  for (auto* chunks : {&entropy_chunks, &block_chunks, &pixel_chunks, &first_pass_chunks, &last_pass_chunks}) chunks->clear();
+  for (auto* chunks : ChunkLists()) chunks->clear();
   data.assign(16, 0);  // no byte has number 0
   num_blocks = num_samples = num_words = 0;
   specs_.clear();
+}
+
+std::array<PinnedVector<Chunk>*, 5> Planner::ChunkLists() {
+  return {&entropy_chunks, &block_chunks, &pixel_chunks, &first_pass_chunks, &last_pass_chunks};
+}
+
+void Planner::TakeBack() {
+  images.resize(before_.images);
+  runs.resize(before_.runs);
+  tables.resize(before_.tables);
+  specs_.resize(before_.tables);
+  quant.resize(before_.quant);
+  numbers.resize(before_.numbers);
+  data.resize(before_.data);
+  for (size_t i = 0; i < before_.chunks.size(); ++i) ChunkLists()[i]->resize(before_.chunks[i]);
+  num_blocks = before_.blocks;
+  num_samples = before_.samples;
+  num_words = before_.words;
 }
 
 uint64_t Planner::TakeSamples(uint64_t bytes) {
@@ -159,7 +178,7 @@ void Planner::AddPlanes(const JpegFrame& frame, const RegionPlan& plan, Image* i
   }
 }
 
-absl::Status Planner::AddRuns(const GpuRenderer::Sample& sample, const RegionPlan& plan, const Rect& region, uint64_t data_at) {
+absl::Status Planner::AddRuns(const GpuSample& sample, const RegionPlan& plan, const Rect& region, uint64_t data_at) {
   const EntryView& entries = *sample.entries;
   const JpegFrame& frame = *sample.frame;
   // Byte b of the scan is byte data_at + b − first of the burst's data.
@@ -204,7 +223,7 @@ absl::Status Planner::AddRuns(const GpuRenderer::Sample& sample, const RegionPla
   return absl::OkStatus();
 }
 
-absl::Status Planner::Add(const GpuRenderer::Sample& sample) {
+absl::Status Planner::Add(const GpuSample& sample) {
   const JpegFrame& frame = *sample.frame;
   if (frame.width != sample.info->width || frame.height != sample.info->height) {
     return absl::DataLossError("entry data: of an image of another size");
@@ -214,9 +233,11 @@ absl::Status Planner::Add(const GpuRenderer::Sample& sample) {
   HEADRACE_ASSIGN_OR_RETURN(const RegionPlan plan, PlanRegion(frame, region));
   const uint64_t data_at = data.size();
   if (data_at + sample.bytes.size() > UINT32_MAX / 2) return absl::UnimplementedError("too many bytes in one batch");
+  before_ = {images.size(), runs.size(), tables.size(), quant.size(), numbers.size(), data.size(), {}, num_blocks, num_samples, num_words};
+  for (size_t i = 0; i < before_.chunks.size(); ++i) before_.chunks[i] = ChunkLists()[i]->size();
   const size_t first_run = runs.size();
   if (absl::Status status = AddRuns(sample, plan, region, data_at); !status.ok()) {
-    runs.resize(first_run);
+    TakeBack();
     return status;
   }
   data.insert(data.end(), sample.bytes.begin(), sample.bytes.end());

@@ -2,6 +2,7 @@
 // Internal to core/augment/gpu.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "core/augment/filter.h"
@@ -10,7 +11,7 @@
 #include "core/decode/segment/region_plan.h"
 #include "core/augment/gpu/burst.h"
 #include "core/augment/gpu/pinned.h"
-#include "core/augment/gpu/renderer.h"
+#include "core/augment/gpu/sample.h"
 
 namespace headrace::gpu {
 
@@ -20,7 +21,9 @@ class Planner {
   void Begin();
   // UNIMPLEMENTED: the CPU must make it. DATA_LOSS: its data contradicts its entry points; the CPU says what follows. Then
   // nothing was added.
-  absl::Status Add(const GpuRenderer::Sample& sample);
+  absl::Status Add(const GpuSample& sample);
+  // Takes the sample out again that was added last.
+  void TakeBack();
 
   // What was added, in the order in which it goes to the GPU.
   PinnedVector<Image> images;
@@ -33,7 +36,14 @@ class Planner {
   uint64_t num_blocks = 0, num_samples = 0, num_words = 0;
 
  private:
-  absl::Status AddRuns(const GpuRenderer::Sample& sample, const RegionPlan& plan, const Rect& region, uint64_t data_at);
+  // How much there was before the last sample.
+  struct Sizes {
+    size_t images, runs, tables, quant, numbers, data;
+    std::array<size_t, 5> chunks;
+    uint64_t blocks, samples, words;
+  };
+  std::array<PinnedVector<Chunk>*, 5> ChunkLists();
+  absl::Status AddRuns(const GpuSample& sample, const RegionPlan& plan, const Rect& region, uint64_t data_at);
   void AddTables(const JpegFrame& frame, Image* image);
   void AddPlanes(const JpegFrame& frame, const RegionPlan& plan, Image* image);
   uint32_t TableOf(const HuffmanSpec& spec);
@@ -41,6 +51,7 @@ class Planner {
   Axis AddAxis(Interpolation interpolation, int in, int out, Span window, int origin);
   uint64_t TakeSamples(uint64_t bytes);
 
+  Sizes before_;
   std::vector<HuffmanSpec> specs_;
   std::vector<Stage> stages_;
   AxisFilter filter_;

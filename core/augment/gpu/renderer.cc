@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <new>
+#include <type_traits>
 #include <utility>
 
 #include "core/augment/pack.h"
@@ -88,92 +89,126 @@ class GpuRenderer::Impl {
     HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaMalloc(reinterpret_cast<void**>(&memory_), memory_bytes_),
                                         ("GPU memory of " + std::to_string(memory_bytes_) + " bytes").c_str()));
     for (Half& half : halves_) {
-      HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&half.done, cudaEventDisableTiming), "an event"));
+      HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&half.done, cudaEventDisableTiming | cudaEventBlockingSync), "an event"));
     }
     return absl::OkStatus();
   }
 
-  absl::Status Start(absl::Span<const Sample> samples, const Recipe& recipe, void* out, std::vector<uint32_t>* left);
+  absl::Status Begin(const Recipe& recipe);
+  absl::Status Add(const GpuSample& sample);
+  absl::Status Launch(void* out);
   absl::Status Finish(std::vector<uint32_t>* left);
   uint64_t used_bytes() const { return used_bytes_; }
 
  private:
-  // What the host writes of one batch while the GPU may still read that of the one before.
+  // What the host writes of one burst while the GPU may still read that of the one before.
   struct Half {
     gpu::Planner planner;
     gpu::PinnedVector<uint32_t> values;
     gpu::PinnedVector<uint8_t> failed;  // by image, from the GPU
     cudaEvent_t done = nullptr;
+    gpu::Burst burst;  // of the numbers only what belongs to the recipe, until it is launched
   };
+  // A part of the burst that the host brings.
+  struct Piece {
+    const void* from;
+    uint64_t bytes, at;
+  };
+  // All of a burst lies one behind the other in the GPU's memory.
+  struct Layout {
+    std::array<Piece, 12> pieces;
+    uint64_t failed, lengths, words, coefficients, planes, end;
+  };
+  static Layout LayOut(const Half& half);
 
   const int device_;
   const uint64_t memory_bytes_;
   cudaStream_t stream_ = nullptr;
   uint8_t* memory_ = nullptr;
   uint64_t used_bytes_ = 0;
-  std::array<Half, 2> halves_;
-  size_t half_ = 0;
+  std::array<Half, kMaxBursts> halves_;
+  size_t next_ = 0, oldest_ = 0;  // halves
 };
 
-absl::Status GpuRenderer::Impl::Start(absl::Span<const Sample> samples, const Recipe& recipe, void* out,
-                                      std::vector<uint32_t>* left) {
+absl::Status GpuRenderer::Impl::Begin(const Recipe& recipe) {
   HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device_), "the GPU"));
-  half_ ^= 1;
-  Half& half = halves_[half_];
-  HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(half.done), "an earlier batch"));
-  gpu::Planner& planner = half.planner;
-  planner.Begin();
-  for (const Sample& sample : samples) {
-    if (!planner.Add(sample).ok()) left->push_back(sample.place);
-  }
+  Half& half = halves_[next_];
+  half.planner.Begin();
   HEADRACE_ASSIGN_OR_RETURN(const auto size, recipe.OutputSize());
   const std::array<uint32_t, kValues> values = ValuesOf(MakePackPlan(recipe));
   half.values.assign(values.begin(), values.end());
+  half.burst = {};
+  half.burst.element = ElementOf(recipe.dtype);
+  half.burst.channels_last = recipe.memory_format == MemoryFormat::kChannelsLast;
+  half.burst.out_height = static_cast<uint32_t>(size[0]);
+  half.burst.out_width = static_cast<uint32_t>(size[1]);
+  return absl::OkStatus();
+}
+
+absl::Status GpuRenderer::Impl::Add(const GpuSample& sample) {
+  Half& half = halves_[next_];
+  HEADRACE_RETURN_IF_ERROR(half.planner.Add(sample));
+  const uint64_t bytes = LayOut(half).end;
+  if (bytes <= memory_bytes_) return absl::OkStatus();
+  half.planner.TakeBack();
+  return absl::ResourceExhaustedError("the burst would need " + std::to_string(bytes) + " bytes of GPU memory; " +
+                                      std::to_string(memory_bytes_) + " are set aside");
+}
+
+GpuRenderer::Impl::Layout GpuRenderer::Impl::LayOut(const Half& half) {
+  const gpu::Planner& planner = half.planner;
+  Layout layout;
+  uint64_t end = 0;
+  Piece* next = layout.pieces.data();
+  const auto bring = [&](const auto& values) {
+    const uint64_t bytes = values.size() * sizeof(values[0]);
+    *next++ = {values.data(), bytes, end};
+    end = RoundUp(end + bytes);
+  };
+  bring(planner.images);
+  bring(planner.runs);
+  bring(planner.tables);
+  bring(planner.quant);
+  bring(planner.numbers);
+  bring(planner.entropy_chunks);
+  bring(planner.block_chunks);
+  bring(planner.pixel_chunks);
+  bring(planner.first_pass_chunks);
+  bring(planner.last_pass_chunks);
+  bring(half.values);
+  bring(planner.data);
+  const auto take = [&](uint64_t bytes) { return std::exchange(end, RoundUp(end + bytes)); };
+  layout.failed = take(planner.images.size());
+  layout.lengths = take(planner.runs.size() * sizeof(uint32_t));
+  layout.words = take(planner.num_words * sizeof(uint32_t));
+  layout.coefficients = take(planner.num_blocks * 64 * sizeof(int16_t));
+  layout.planes = take(planner.num_samples);
+  layout.end = end;
+  return layout;
+}
+
+absl::Status GpuRenderer::Impl::Launch(void* out) {
+  Half& half = halves_[next_];
+  const gpu::Planner& planner = half.planner;
+  const Layout layout = LayOut(half);
+  used_bytes_ = layout.end;
   half.failed.resize(planner.images.size());
 
-  // All of it lies one behind the other in the GPU's memory.
-  uint64_t used = 0;
-  struct Piece {
-    const void* from;
-    uint64_t bytes, at;
-  };
-  std::array<Piece, 12> pieces;
-  size_t num_pieces = 0;
-  const auto bring = [&](const auto& values_of) -> size_t {
-    const uint64_t bytes = values_of.size() * sizeof(values_of[0]);
-    pieces[num_pieces] = {values_of.data(), bytes, used};
-    used = RoundUp(used + bytes);
-    return num_pieces++;
-  };
-  const size_t images = bring(planner.images), runs = bring(planner.runs), tables = bring(planner.tables),
-               quant = bring(planner.quant), numbers = bring(planner.numbers), entropy = bring(planner.entropy_chunks),
-               blocks = bring(planner.block_chunks), pixels = bring(planner.pixel_chunks),
-               first_pass = bring(planner.first_pass_chunks), last_pass = bring(planner.last_pass_chunks),
-               elements = bring(half.values), data = bring(planner.data);
-  const auto take = [&](uint64_t bytes) { return std::exchange(used, RoundUp(used + bytes)); };
-  const uint64_t failed = take(planner.images.size()), lengths = take(planner.runs.size() * sizeof(uint32_t)),
-                 words = take(planner.num_words * sizeof(uint32_t)), coefficients = take(planner.num_blocks * 64 * sizeof(int16_t)),
-                 planes = take(planner.num_samples);
-  used_bytes_ = used;
-  if (used_bytes_ > memory_bytes_) {
-    return absl::ResourceExhaustedError("the batch needs " + std::to_string(used_bytes_) + " bytes of GPU memory; " +
-                                        std::to_string(memory_bytes_) + " are set aside");
-  }
-
-  gpu::Burst burst = {};
-  const auto at = [&](size_t piece) { return memory_ + pieces[piece].at; };
-  burst.data = at(data);
-  burst.images = reinterpret_cast<const gpu::Image*>(at(images));
-  burst.runs = reinterpret_cast<const gpu::Run*>(at(runs));
-  burst.tables = reinterpret_cast<const gpu::HuffmanTable*>(at(tables));
-  burst.quant = reinterpret_cast<const uint16_t*>(at(quant));
-  burst.numbers = reinterpret_cast<const int32_t*>(at(numbers));
-  burst.entropy_chunks = reinterpret_cast<const gpu::Chunk*>(at(entropy));
-  burst.block_chunks = reinterpret_cast<const gpu::Chunk*>(at(blocks));
-  burst.pixel_chunks = reinterpret_cast<const gpu::Chunk*>(at(pixels));
-  burst.first_pass_chunks = reinterpret_cast<const gpu::Chunk*>(at(first_pass));
-  burst.last_pass_chunks = reinterpret_cast<const gpu::Chunk*>(at(last_pass));
-  burst.values = reinterpret_cast<const uint32_t*>(at(elements));
+  gpu::Burst& burst = half.burst;
+  const Piece* next = layout.pieces.data();
+  const auto take = [&](auto* member) { *member = reinterpret_cast<std::remove_pointer_t<decltype(member)>>(memory_ + (next++)->at); };
+  take(&burst.images);
+  take(&burst.runs);
+  take(&burst.tables);
+  take(&burst.quant);
+  take(&burst.numbers);
+  take(&burst.entropy_chunks);
+  take(&burst.block_chunks);
+  take(&burst.pixel_chunks);
+  take(&burst.first_pass_chunks);
+  take(&burst.last_pass_chunks);
+  take(&burst.values);
+  take(&burst.data);
   const auto count = [](const auto& chunks) { return static_cast<uint32_t>(chunks.size()); };
   burst.num_entropy_chunks = count(planner.entropy_chunks);
   burst.num_block_chunks = count(planner.block_chunks);
@@ -182,19 +217,15 @@ absl::Status GpuRenderer::Impl::Start(absl::Span<const Sample> samples, const Re
   burst.num_last_pass_chunks = count(planner.last_pass_chunks);
   burst.num_blocks = planner.num_blocks;
   burst.num_images = count(planner.images);
-  burst.failed = memory_ + failed;
-  burst.lengths = reinterpret_cast<uint32_t*>(memory_ + lengths);
-  burst.words = reinterpret_cast<uint32_t*>(memory_ + words);
-  burst.coefficients = reinterpret_cast<int16_t*>(memory_ + coefficients);
-  burst.samples = memory_ + planes;
+  burst.failed = memory_ + layout.failed;
+  burst.lengths = reinterpret_cast<uint32_t*>(memory_ + layout.lengths);
+  burst.words = reinterpret_cast<uint32_t*>(memory_ + layout.words);
+  burst.coefficients = reinterpret_cast<int16_t*>(memory_ + layout.coefficients);
+  burst.samples = memory_ + layout.planes;
   burst.out = out;
-  burst.element = ElementOf(recipe.dtype);
-  burst.channels_last = recipe.memory_format == MemoryFormat::kChannelsLast;
-  burst.out_height = static_cast<uint32_t>(size[0]);
-  burst.out_width = static_cast<uint32_t>(size[1]);
 
   HEADRACE_RETURN_IF_ERROR(CudaStatus(static_cast<cudaError_t>(gpu::ClearBurst(burst, stream_)), "the GPU's memory"));
-  for (const Piece& piece : pieces) {
+  for (const Piece& piece : layout.pieces) {
     if (piece.bytes == 0) continue;
     HEADRACE_RETURN_IF_ERROR(CudaStatus(
         cudaMemcpyAsync(memory_ + piece.at, piece.from, piece.bytes, cudaMemcpyHostToDevice, stream_), "a copy to the GPU"));
@@ -204,11 +235,13 @@ absl::Status GpuRenderer::Impl::Start(absl::Span<const Sample> samples, const Re
     HEADRACE_RETURN_IF_ERROR(CudaStatus(
         cudaMemcpyAsync(half.failed.data(), burst.failed, burst.num_images, cudaMemcpyDeviceToHost, stream_), "a copy"));
   }
+  next_ = (next_ + 1) % halves_.size();
   return CudaStatus(cudaEventRecord(half.done, stream_), "an event");
 }
 
 absl::Status GpuRenderer::Impl::Finish(std::vector<uint32_t>* left) {
-  Half& half = halves_[half_];
+  Half& half = halves_[oldest_];
+  oldest_ = (oldest_ + 1) % halves_.size();
   HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(half.done), "a batch on the GPU"));
   for (size_t i = 0; i < half.failed.size(); ++i) {
     if (half.failed[i] != 0) left->push_back(half.planner.images[i].sample);
@@ -231,13 +264,15 @@ absl::StatusOr<ByteRange> GpuRenderer::NeededBytes(const ImageInfo& info, const 
   return SegmentDecoder::NeededBytes(entries, StoredRegion(steps.source, info));
 }
 
-absl::Status GpuRenderer::Start(absl::Span<const Sample> samples, const Recipe& recipe, void* out, std::vector<uint32_t>* left) {
+absl::Status GpuRenderer::Begin(const Recipe& recipe) { return impl_->Begin(recipe); }
+absl::Status GpuRenderer::Add(const GpuSample& sample) {
   try {
-    return impl_->Start(samples, recipe, out, left);
+    return impl_->Add(sample);
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("no pinned host memory for a batch");
+    return absl::InternalError("no pinned host memory for a batch");
   }
 }
+absl::Status GpuRenderer::Launch(void* out) { return impl_->Launch(out); }
 absl::Status GpuRenderer::Finish(std::vector<uint32_t>* left) { return impl_->Finish(left); }
 uint64_t GpuRenderer::used_bytes() const { return impl_->used_bytes(); }
 

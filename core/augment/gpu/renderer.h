@@ -7,13 +7,11 @@
 #include <memory>
 #include <vector>
 
-#include "absl/types/span.h"
 #include "core/augment/draw.h"
+#include "core/augment/gpu/sample.h"
 #include "core/augment/recipe.h"
 #include "core/base/status.h"
-#include "core/decode/entry/entry_data.h"
 #include "core/decode/segment/segment_decoder.h"
-#include "core/shard/dataset.h"
 
 namespace headrace {
 
@@ -24,28 +22,23 @@ class GpuRenderer {
   static absl::StatusOr<std::unique_ptr<GpuRenderer>> Create(int device, uint64_t memory_bytes);
   ~GpuRenderer();
 
-  // An image of a batch. All must live until Start has returned.
-  struct Sample {
-    const ImageInfo* info;
-    const EntryView* entries;
-    const JpegFrame* frame;          // with its tables
-    absl::Span<const uint8_t> bytes;  // of the file from `begin` on: at least NeededBytes
-    uint64_t begin;
-    const Draw* draw;
-    uint32_t place;                  // in the batch
-  };
   // The bytes of the file that this sample needs. UNIMPLEMENTED when the CPU must make it.
   static absl::StatusOr<ByteRange> NeededBytes(const ImageInfo& info, const EntryView& entries, const Draw& draw);
 
-  // Starts a batch: `out`, GPU memory, is complete when Finish says so. `left` gets the places that must be made by the CPU, as
-  // far as they are known already. RESOURCE_EXHAUSTED when the batch does not fit the memory: nothing was started.
-  // Does not wait, unless the batch before last is still being made.
-  absl::Status Start(absl::Span<const Sample> samples, const Recipe& recipe, void* out, std::vector<uint32_t>* left);
-  // Waits for the batch started last. `left` gets the places of the images whose data contradicts their entry points: what is
+  // A burst is begun, gets its images, and is launched; at most kMaxBursts are on their way at a time.
+  static constexpr int kMaxBursts = 2;
+  // Fewer than kMaxBursts are on their way.
+  absl::Status Begin(const Recipe& recipe);
+  // What the sample points to may go afterwards. UNIMPLEMENTED: the CPU must make it. DATA_LOSS: its data contradicts its entry
+  // points; the CPU says what follows. RESOURCE_EXHAUSTED: the memory does not hold it beside those added so far.
+  absl::Status Add(const GpuSample& sample);
+  // Starts what was added: `out`, GPU memory of the batch, is complete when Finish says so. Does not wait.
+  absl::Status Launch(void* out);
+  // Waits for the oldest burst, asleep. `left` gets the places of the images whose data contradicts their entry points: what is
   // there is anything.
   absl::Status Finish(std::vector<uint32_t>* left);
 
-  // Bytes of the GPU's memory that the batch started last took.
+  // Bytes of the GPU's memory that the burst launched last took.
   uint64_t used_bytes() const;
 
  private:

@@ -1,0 +1,23 @@
+// An image on its way to a GPU.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "core/augment/draw.h"
+#include "core/decode/entry/entry_data.h"
+#include "core/shard/dataset.h"
+
+namespace headrace {
+
+struct GpuSample {
+  const ImageInfo* info;
+  const EntryView* entries;
+  const JpegFrame* frame;           // with its tables
+  absl::Span<const uint8_t> bytes;  // of the file from `begin` on: at least GpuRenderer::NeededBytes
+  uint64_t begin;
+  const Draw* draw;
+  uint32_t place;  // in the batch
+};
+
+}  // namespace headrace

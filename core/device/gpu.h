@@ -1,0 +1,65 @@
+// What the pipeline needs of a GPU that makes batches: memory that a client maps, and bursts that fill it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "core/augment/gpu/sample.h"
+#include "core/augment/recipe.h"
+#include "core/base/status.h"
+#include "core/decode/segment/segment_decoder.h"
+
+namespace headrace {
+
+// The images of a session's slots in GPU memory. Calls on different places may come from several threads.
+class DeviceRing {
+ public:
+  virtual ~DeviceRing() = default;
+  // All of it: the slots one behind the other, and what CUDA adds.
+  virtual uint64_t total_bytes() const = 0;
+  // To be mapped by the client, which may read only: a POSIX descriptor of CUDA's memory.
+  virtual int fd() const = 0;
+  // These block until it is done; some 20 µs. `offset` counts from the slot's beginning.
+  virtual void Write(int slot, uint64_t offset, absl::Span<const uint8_t> bytes) = 0;
+  // The two ranges do not overlap.
+  virtual void Move(int slot, uint64_t to, uint64_t from, uint64_t bytes) = 0;
+};
+
+// One GPU of the machine. A batch is made of bursts of kernels: begun, given its images one by one, launched; at most
+// kMaxBursts are on their way at a time, and they are done in their order. All but NewRing and used_bytes are called by one
+// thread.
+class Gpu {
+ public:
+  static constexpr int kMaxBursts = 2;
+
+  virtual ~Gpu() = default;
+  // RESOURCE_EXHAUSTED when the memory declared for this GPU, or its own, is not enough.
+  virtual absl::StatusOr<std::unique_ptr<DeviceRing>> NewRing(int num_slots, uint64_t slot_bytes) = 0;
+
+  // The bytes of the file that this sample needs. UNIMPLEMENTED when the CPU must make it.
+  virtual absl::StatusOr<ByteRange> NeededBytes(const ImageInfo& info, const EntryView& entries, const Draw& draw) = 0;
+  // Fewer than kMaxBursts are on their way.
+  virtual void Begin(const Recipe& recipe) = 0;
+  // UNIMPLEMENTED, DATA_LOSS: the CPU must make it. RESOURCE_EXHAUSTED: it does not fit beside those added so far.
+  virtual absl::Status Add(const GpuSample& sample) = 0;
+  // Starts what was added, towards the beginning of a slot. Does not wait.
+  virtual void Launch(DeviceRing* ring, int slot) = 0;
+  // Waits for the oldest burst. `left` gets the places whose images must be made by the CPU after all.
+  virtual void Finish(std::vector<uint32_t>* left) = 0;
+  // Bytes of its memory that this process has taken: rings and what bursts need.
+  virtual uint64_t used_bytes() const = 0;
+};
+
+// Told why a GPU can no longer be used by this process (it fell off the bus, a memory error). Ends the process: nobody may get a
+// batch that such a GPU was making, and clients go on with the next daemon.
+using GpuLost = std::function<void(const std::string& why)>;
+// A GPU by CUDA's identity of it, 32 hex digits; `memory_bytes` are the most that is taken of its memory. UNAVAILABLE with the
+// reason: there is none, no driver or too old a one, or a build without CUDA. RESOURCE_EXHAUSTED: its memory is taken.
+using OpenGpu =
+    std::function<absl::StatusOr<std::unique_ptr<Gpu>>(const std::string& uuid, uint64_t memory_bytes, const GpuLost& lost)>;
+
+}  // namespace headrace

@@ -1,0 +1,127 @@
+#include "core/pipeline/gpu_workers.h"
+
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace headrace {
+namespace {
+
+int64_t ThreadNs() {
+  timespec time;
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return int64_t{1'000'000'000} * time.tv_sec + time.tv_nsec;
+}
+
+}  // namespace
+
+GpuWorker::GpuWorker(std::unique_ptr<Gpu> gpu, int number, const PipelineOptions& options, Scheduler* scheduler)
+    : gpu_(std::move(gpu)), verify_(options.verify), niceness_(options.niceness), scheduler_(scheduler),
+      thread_([this, number] { Run(number); }) {}
+
+GpuWorker::~GpuWorker() { thread_.join(); }
+
+void GpuWorker::Run(int number) {
+  pthread_setname_np(pthread_self(), absl::StrCat("hr-gpu-", number).c_str());
+  if (niceness_ > 0) (void)::nice(niceness_);  // of this thread alone; refused: so be it
+  for (;;) {
+    Batch batch;
+    if (scheduler_->ClaimForGpu(gpu_.get(), /*wait=*/batches_.empty(), &batch.job)) {
+      batches_.push_back(std::move(batch));
+      Start(&batches_.back());
+      if (batches_.size() > 1) FinishBatch();
+    } else if (!batches_.empty()) {
+      FinishBatch();
+    } else {
+      return;
+    }
+  }
+}
+
+void GpuWorker::Launch(Batch* batch) {
+  gpu_->Launch(batch->job.session->ring()->device(), batch->job.unit.slot);
+  ++batch->bursts;
+  ++bursts_;
+}
+
+void GpuWorker::Start(Batch* batch) {
+  const int64_t began_ns = ThreadNs();
+  SessionState& session = *batch->job.session;
+  const int slot = batch->job.unit.slot;
+  BatchFill& fill = session.batch(slot);
+  const SlotMemory memory = session.ring()->memory(slot);
+  const auto begin = [&] {
+    while (bursts_ == Gpu::kMaxBursts) FinishBurst();
+    gpu_->Begin(session.spec().recipe);
+  };
+  begin();
+  uint32_t added = 0;  // to the burst that is being planned
+  for (uint32_t place = 0; place < batch->job.unit.count && !fill.abandoned.load(std::memory_order_relaxed); ++place) {
+    const uint64_t position = fill.range.first_position + place;
+    const SampleFiller::Target target{memory, place, fill.start.epoch, position, &fill.texts};
+    const auto add = [&] {
+      return filler_.AddToBurst(session.spec(), session.layout(), fill.order->SampleAt(position), target, verify_,
+                                session.verified(), gpu_.get());
+    };
+    absl::Status status = add();
+    if (absl::IsResourceExhausted(status) && added > 0) {
+      Launch(batch);
+      begin();
+      added = 0;
+      status = add();
+    }
+    if (status.ok()) {
+      ++added;
+    } else {
+      batch->left.push_back(place);
+    }
+  }
+  Launch(batch);
+  batch->bytes_read = filler_.TakeBytesRead();
+  batch->spent_ns = ThreadNs() - began_ns;
+}
+
+void GpuWorker::FinishBurst() {
+  for (Batch& batch : batches_) {
+    if (batch.bursts == 0) continue;
+    gpu_->Finish(&batch.left);
+    --batch.bursts;
+    --bursts_;
+    return;
+  }
+}
+
+void GpuWorker::FinishBatch() {
+  Batch& batch = batches_.front();
+  while (batch.bursts > 0) FinishBurst();
+  scheduler_->DoneOnGpu(&batch.job, batch.spent_ns, batch.bytes_read, &batch.left);
+  batches_.pop_front();
+}
+
+absl::StatusOr<Gpu*> GpuWorkers::Get(const std::string& uuid) {
+  if (!options_.open_gpu) return absl::UnavailableError("this daemon has no GPU engine");
+  const std::lock_guard lock(mutex_);
+  const auto found = workers_.find(uuid);
+  if (found != workers_.end()) return found->second.gpu();
+  HEADRACE_ASSIGN_OR_RETURN(std::unique_ptr<Gpu> gpu, options_.open_gpu(uuid, options_.device_memory_bytes, options_.on_gpu_lost));
+  const int number = static_cast<int>(workers_.size());
+  return workers_.try_emplace(uuid, std::move(gpu), number, options_, scheduler_).first->second.gpu();
+}
+
+std::vector<PipelineStats::GpuMemory> GpuWorkers::Stats() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<PipelineStats::GpuMemory> stats;
+  for (const auto& [uuid, worker] : workers_) stats.push_back({uuid, worker.gpu()->used_bytes()});
+  return stats;
+}
+
+void GpuWorkers::Stop() {
+  const std::lock_guard lock(mutex_);
+  workers_.clear();
+}
+
+}  // namespace headrace

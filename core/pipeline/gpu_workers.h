@@ -1,0 +1,69 @@
+// The GPUs in use and their threads.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/device/gpu.h"
+#include "core/pipeline/pipeline.h"
+#include "core/pipeline/scheduler.h"
+
+namespace headrace {
+
+// The thread "hr-gpu-N" fills the batches of the sessions on one GPU: it plans a batch and launches its bursts while the one before
+// is still being made. What the GPU does not make goes to the decode threads.
+class GpuWorker {
+ public:
+  GpuWorker(std::unique_ptr<Gpu> gpu, int number, const PipelineOptions& options, Scheduler* scheduler);
+  ~GpuWorker();  // once the scheduler has stopped
+  Gpu* gpu() const { return gpu_.get(); }
+
+ private:
+  struct Batch {
+    Scheduler::Job job;
+    int bursts = 0;  // on their way
+    int64_t spent_ns = 0;
+    uint64_t bytes_read = 0;
+    std::vector<uint32_t> left;
+  };
+  void Run(int number);
+  void Start(Batch* batch);
+  void Launch(Batch* batch);
+  // Waits for the oldest burst of all.
+  void FinishBurst();
+  void FinishBatch();
+
+  const std::unique_ptr<Gpu> gpu_;
+  const Verify verify_;
+  const int niceness_;
+  Scheduler* const scheduler_;
+  SampleFiller filler_;
+  std::deque<Batch> batches_;  // on their way, oldest first
+  int bursts_ = 0;             // of all of them
+  std::thread thread_;
+};
+
+// Thread-safe.
+class GpuWorkers {
+ public:
+  GpuWorkers(const PipelineOptions& options, Scheduler* scheduler) : options_(options), scheduler_(scheduler) {}
+
+  // Opens the GPU when it is asked for first, which blocks for some 0.3 s. UNAVAILABLE, RESOURCE_EXHAUSTED: see OpenGpu.
+  absl::StatusOr<Gpu*> Get(const std::string& uuid);
+  std::vector<PipelineStats::GpuMemory> Stats() const;
+  // Once the scheduler has stopped: joins the threads.
+  void Stop();
+
+ private:
+  const PipelineOptions options_;
+  Scheduler* const scheduler_;
+  mutable std::mutex mutex_;
+  std::map<std::string, GpuWorker> workers_;  // by the GPU's identity
+};
+
+}  // namespace headrace
