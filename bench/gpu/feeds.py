@@ -30,7 +30,11 @@ def synthetic(arguments):
 
 
 def headrace(arguments):
-    return endless(headrace_loader(arguments, "cuda"))
+    return endless(headrace_loader(arguments, "cuda", engine="cpu"))
+
+
+def headrace_gpu(arguments):
+    return endless(headrace_loader(arguments, "cuda", engine="gpu"))
 
 
 def headrace_pinned(arguments):
@@ -88,4 +92,4 @@ def dali(arguments):
         yield batch[0]["images"].permute(0, 3, 1, 2).to(torch.bfloat16), batch[0]["labels"].squeeze(-1).long()
 
 
-FEEDS = {feed.__name__: feed for feed in (synthetic, headrace, headrace_pinned, dataloader, dali)}
+FEEDS = {feed.__name__: feed for feed in (synthetic, headrace, headrace_gpu, headrace_pinned, dataloader, dali)}

@@ -81,11 +81,11 @@ def summary(batches):
 
 
 def compare(arguments, batches=20):
-    mine, theirs = (feeds.endless(feeds.headrace_loader(arguments, device)) for device in ("cuda", "cpu"))
+    mine, theirs = feeds.FEEDS[arguments.feed](arguments), feeds.endless(feeds.headrace_loader(arguments, "cpu"))
     for _ in range(batches):
         for a, b in zip(next(mine), next(theirs)):
             if not torch.equal(a.cpu(), b):
-                raise SystemExit("device=\"cuda\" and device=\"cpu\" differ")
+                raise SystemExit(f"{arguments.feed} and device=\"cpu\" differ")
     return {"compared": batches}
 
 

@@ -88,17 +88,19 @@ class CopyingSession(Session):
         if not capsules:
             return False
         batch = _Copied(self._filled)
+        # First what lies on the host: once the copies are started the GPU may give the slot back at any time.
+        values = [convert(capsules[i], self.addresses[i]) for i, convert in self._on_host]
         if self._on_gpu:
             if self._filled.leased:
                 batch.slot = self._slots.get(self.addresses[self._on_gpu[0]]) or self._new_slot()
                 self._pending.append((batch, capsules))  # first, in case Ctrl-C comes
             batch.copies = self._gpu.copy(self._layouts, batch.length, batch.slot)
-        if self._on_host:
-            batch.values = values = [None] * len(capsules)
+        if values:
+            batch.values = ordered = [None] * len(capsules)
             for i, copy in zip(self._on_gpu, batch.copies):
-                values[i] = copy
-            for i, convert in self._on_host:
-                values[i] = convert(capsules[i], self.addresses[i])
+                ordered[i] = copy
+            for (i, _), value in zip(self._on_host, values):
+                ordered[i] = value
         else:
             batch.values = batch.copies
         self._ahead.append(batch)

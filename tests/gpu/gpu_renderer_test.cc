@@ -20,7 +20,7 @@ using testing::kEntryIntervals;
 using testing::RandomRecipe;
 
 constexpr uint32_t kBatch = 64;
-constexpr int kBatches = 450;  // about 20,500 samples that the GPU makes
+constexpr int kBatches = 500;  // about 21,000 samples that the GPU makes
 
 class GpuRendererTest : public ::testing::Test {
  protected:

@@ -60,12 +60,13 @@ def test_every_transform(dataset, transform):
     assert same(list(make(dataset, transform=transform)), list(make(dataset, 16, "cpu", transform=transform)))
 
 
-def test_a_batch_that_does_not_fit_is_made_in_several_bursts(mixed, start_daemon, tmp_path):
-    daemon = start_daemon(os.path.dirname(mixed), "--device-memory", "128MiB")
-    loader = make(mixed, 50, socket=daemon.socket)
-    assert same(list(loader), list(make(mixed, 50, "cpu")))
+def test_a_batch_that_does_not_fit_is_made_in_several_bursts(mixed, start_daemon):
+    daemon = start_daemon(os.path.dirname(mixed), "--device-memory", "64MiB")
+    arguments = dict(dtype=torch.uint8, transform=TRAIN[:2])
+    loader = make(mixed, 50, socket=daemon.socket, **arguments)
+    assert same(list(loader), list(make(mixed, 50, "cpu", **arguments)))
     stats = loader._link.request(4, {})
-    assert 0 < stats["gpus"][0]["device_memory_used"] <= stats["device_memory_bytes"] == 128 << 20
+    assert 0 < stats["gpus"][0]["device_memory_used"] <= stats["device_memory_bytes"] == 64 << 20
 
 
 def test_more_memory_than_declared_is_refused_and_with_auto_the_cpu_takes_over(dataset, start_daemon):

@@ -163,7 +163,7 @@ absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(const std::string& uuid, uint64
     if (absl::BytesToHexString(absl::string_view(found.bytes, sizeof(found.bytes))) != uuid) continue;
     // A third is what the bursts work in: 300 MB do for 256 photos at once.
     auto gpu = std::make_unique<CudaGpu>(driver, device, memory_bytes, lost);
-    HEADRACE_RETURN_IF_ERROR(gpu->Open(memory_bytes / 3));
+    HEADRACE_RETURN_IF_ERROR(gpu->Open(memory_bytes / 3 >> 20 << 20));
     return gpu;
   }
   return absl::UnavailableError(absl::StrCat("the daemon sees ", count, " GPU(s), none of them the trainer's (", uuid, ")"));
