@@ -97,7 +97,10 @@ class FileReader {
 class WordReader {
  public:
   __device__ WordReader(const uint32_t* words, uint32_t num_words, uint32_t bit)
-      : words_(words), num_words_(num_words), high_(Word(0)), low_(Word(1)), used_(bit) {}
+      : words_(words), num_words_(num_words), high_(Swap(Word(0))), low_(Swap(Word(1))), used_(bit) {
+    ahead_[0] = Word(2);
+    ahead_[1] = Word(3);
+  }
 
   __device__ uint32_t Window() const { return __funnelshift_l(low_, high_, used_); }
   __device__ void Skip(uint32_t bits) {
@@ -105,17 +108,21 @@ class WordReader {
     if (used_ < 32) return;
     used_ -= 32;
     high_ = low_;
-    low_ = Word(++first_ + 1);
+    low_ = Swap(ahead_[0]);
+    ahead_[0] = ahead_[1];
+    ahead_[1] = Word(++first_ + 3);
   }
   // Bits from the first word on.
   __device__ uint32_t Tell() const { return first_ * 32 + used_; }
 
  private:
-  __device__ uint32_t Word(uint32_t i) const { return i < num_words_ ? __byte_perm(__ldg(words_ + i), 0, 0x0123) : 0; }
+  __device__ static uint32_t Swap(uint32_t word) { return __byte_perm(word, 0, 0x0123); }
+  __device__ uint32_t Word(uint32_t i) const { return i < num_words_ ? __ldg(words_ + i) : 0; }
 
   const uint32_t* words_;
   uint32_t num_words_, first_ = 0;
   uint32_t high_, low_, used_;
+  uint32_t ahead_[2];  // as they lie in memory: nobody waits for them yet
 };
 
 // As in HuffmanTable::lookup, for a code longer than kLookupBits; 0: there is none.
@@ -166,23 +173,28 @@ __device__ void Fill(const Burst& burst, const Chunk& chunk, Shared* shared) {
   __syncthreads();
 }
 
-// DC predictions of four components, 16 bits each: in a register, which an array with a changing index is not.
+// DC predictions of four components, 16 bits each: in two registers, which an array with a changing index is not.
 class Predictions {
  public:
-  __device__ explicit Predictions(const int16_t* dc) {
-    for (int c = kMaxComponents - 1; c >= 0; --c) all_ = all_ << 16 | static_cast<uint16_t>(dc[c]);
-  }
+  __device__ explicit Predictions(const int16_t* dc)
+      : low_(static_cast<uint16_t>(dc[0]) | static_cast<uint32_t>(static_cast<uint16_t>(dc[1])) << 16),
+        high_(static_cast<uint16_t>(dc[2]) | static_cast<uint32_t>(static_cast<uint16_t>(dc[3])) << 16) {}
   __device__ int16_t Add(uint32_t c, int difference) {
-    const uint32_t shift = 16 * c;
-    const auto sum = static_cast<uint16_t>(static_cast<uint32_t>(all_ >> shift) + static_cast<uint32_t>(difference));
-    all_ = (all_ & ~(uint64_t{0xFFFF} << shift)) | uint64_t{sum} << shift;
+    const uint32_t sum = static_cast<uint16_t>(Get(c) + difference);
+    // Bytes 4 and 5 of the pair (register, sum) take the place of the old value.
+    const uint32_t both = c % 2 == 0 ? 0x3254 : 0x5410;
+    if (c < 2) {
+      low_ = __byte_perm(low_, sum, both);
+    } else {
+      high_ = __byte_perm(high_, sum, both);
+    }
     return static_cast<int16_t>(sum);
   }
-  __device__ int16_t Get(uint32_t c) const { return static_cast<int16_t>(all_ >> (16 * c)); }
-  __device__ void Reset() { all_ = 0; }
+  __device__ int16_t Get(uint32_t c) const { return static_cast<int16_t>(__byte_perm(low_, high_, 0x10 + 0x22 * c)); }
+  __device__ void Reset() { low_ = high_ = 0; }
 
  private:
-  uint64_t all_ = 0;
+  uint32_t low_, high_;
 };
 
 enum Outcome { kGoesOn, kDone, kDamaged };
@@ -228,7 +240,7 @@ class Walk {
       damaged |= at > 63;
       k_ = at + 1;
     }
-    if (at < 64 && mcu_ >= shared_.image.first_mcu) block_[shared_.natural[at]] = static_cast<int16_t>(value);
+    if (at < kept_) block_[shared_.natural[at]] = static_cast<int16_t>(value);
     if (damaged) return kDamaged;
     if (k_ < 64) return kGoesOn;
     if (shared_.places[++number_].component == UINT32_MAX) {
@@ -250,6 +262,7 @@ class Walk {
     ac_table_ = shared_.tables + place.ac;
     const uint32_t block = place.first + row_ * place.row_blocks + mcu_ * place.mcu_blocks;
     block_ = coefficients_ + uint64_t{block} * 64;
+    kept_ = mcu_ >= shared_.image.first_mcu ? 64 : 0;
     k_ = 0;
   }
 
@@ -260,6 +273,7 @@ class Walk {
   Reader reader_;
   uint32_t mcu_ = 0, end_ = 0;
   uint32_t number_ = 0, component_ = 0, k_ = 0;  // the block in its MCU, its component, its next coefficient
+  uint32_t kept_ = 0;                            // coefficients of the block that are needed: all or none
   const HuffmanTable* table_ = nullptr;
   const HuffmanTable* ac_table_ = nullptr;
   int16_t* block_ = nullptr;
@@ -470,15 +484,17 @@ __global__ void __launch_bounds__(kBlocksPerChunk) Idct(const Burst burst) {
 
 // The component's value at a pixel of the stored image.
 __device__ int SampleAt(const Burst& burst, const Component& component, int x, int y) {
-  const int column = x / component.h_expand, line = y / component.v_expand;
-  const uint8_t* near = burst.samples + component.plane + int64_t{line - component.first_line} * component.stride -
-                        component.first_column;
-  if (component.upsampling == kNone || component.upsampling == kReplicate) return near[column];
+  const uint8_t* plane = burst.samples + component.plane - component.first_column;
+  const auto line_at = [&](int line) { return plane + int64_t{line - component.first_line} * component.stride; };
+  if (component.upsampling == kNone) return line_at(y)[x];
+  if (component.upsampling == kReplicate) return line_at(y / component.v_expand)[x / component.h_expand];
+  const bool wide = component.upsampling != kFancyH1V2, high = component.upsampling != kFancyH2V1;
+  const int column = wide ? x / 2 : x, line = high ? y / 2 : y;
   const int other = x % 2 == 0 ? max(column - 1, 0) : min(column + 1, component.width - 1);
-  if (component.upsampling == kFancyH2V1) return (3 * near[column] + near[other] + 1 + x % 2) >> 2;
-  const int far_line = y % 2 == 0 ? max(line - 1, 0) : min(line + 1, component.height - 1);
-  const uint8_t* far = near + int64_t{far_line - line} * component.stride;
-  if (component.upsampling == kFancyH1V2) return (3 * near[column] + far[column] + 1 + y % 2) >> 2;
+  const uint8_t* near = line_at(line);
+  if (!high) return (3 * near[column] + near[other] + 1 + x % 2) >> 2;
+  const uint8_t* far = line_at(y % 2 == 0 ? max(line - 1, 0) : min(line + 1, component.height - 1));
+  if (!wide) return (3 * near[column] + far[column] + 1 + y % 2) >> 2;
   return (3 * (3 * near[column] + far[column]) + 3 * near[other] + far[other] + 8 - x % 2) >> 4;
 }
 
@@ -489,45 +505,58 @@ __device__ void ToRgb(const int* in, uint8_t* rgb) {
   rgb[2] = Clamp(luma + ((116130 * u + 32768) >> 16));
 }
 
-// One pixel of the oriented image: upsampling, colour, orientation.
+// A pixel of the oriented image: upsampling, colour, orientation.
+__device__ void Pixel(const Burst& burst, const Image& image, int out_x, int out_y, uint8_t* rgb) {
+  int y = image.top + out_y, x = image.left + out_x;
+  if (image.transpose) {
+    const int swapped = x;
+    x = y;
+    y = swapped;
+  }
+  if (image.flip_rows) y = image.stored_height - 1 - y;
+  if (image.flip_columns) x = image.stored_width - 1 - x;
+  int in[kMaxComponents];
+#pragma unroll
+  for (uint32_t c = 0; c < kMaxComponents; ++c) {
+    if (c < image.num_components) in[c] = SampleAt(burst, image.components[c], x, y);
+  }
+  if (image.color == kGrey) {
+    rgb[0] = rgb[1] = rgb[2] = static_cast<uint8_t>(in[0]);
+    return;
+  }
+  if (image.color == kYCbCr) return ToRgb(in, rgb);
+  for (int c = 0; c < 3; ++c) rgb[c] = static_cast<uint8_t>(in[c]);
+  if (image.color == kYcck) ToRgb(in, rgb);
+  if (image.color == kRgb) return;
+  for (int c = 0; c < 3; ++c) {  // core/decode/cmyk.h; libjpeg gives 255 − R for YCCK
+    const int ink = image.color == kYcck ? rgb[c] : 255 - rgb[c];
+    const int product = ink * in[3] + 128;
+    rgb[c] = static_cast<uint8_t>(max(in[3] - (((product >> 8) + product) >> 8), 0));
+  }
+}
+
+// A thread makes four pixels of a line at a time.
 __global__ void Pixels(const Burst burst) {
   __shared__ Image image;
   const Chunk chunk = burst.pixel_chunks[blockIdx.x];
   CopyShared(&image, burst.images + chunk.image);
   __syncthreads();
-  const uint32_t end = min(chunk.first + kPixelsPerChunk, static_cast<uint32_t>(image.width * image.height));
+  const uint32_t fours = (static_cast<uint32_t>(image.width) + 3) / 4;
+  const uint32_t end = min(chunk.first + kPixelsPerChunk / 4, fours * static_cast<uint32_t>(image.height));
   for (uint32_t i = chunk.first + threadIdx.x; i < end; i += blockDim.x) {
-    const int out_x = static_cast<int>(i % static_cast<uint32_t>(image.width));
-    const int out_y = static_cast<int>(i / static_cast<uint32_t>(image.width));
-    int y = image.top + out_y, x = image.left + out_x;
-    if (image.transpose) {
-      const int swapped = x;
-      x = y;
-      y = swapped;
+    const uint32_t out_y = i / fours, out_x = i % fours * 4;
+    uint8_t rgb[4][3];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      // Behind the line's end the last pixel again: the planes are wide enough.
+      Pixel(burst, image, min(static_cast<int>(out_x) + k, image.width - 1), static_cast<int>(out_y), rgb[k]);
     }
-    if (image.flip_rows) y = image.stored_height - 1 - y;
-    if (image.flip_columns) x = image.stored_width - 1 - x;
-    int in[kMaxComponents];
-    for (uint32_t c = 0; c < image.num_components; ++c) in[c] = SampleAt(burst, image.components[c], x, y);
-    uint8_t rgb[3];
-    if (image.color == kGrey) {
-      rgb[0] = rgb[1] = rgb[2] = static_cast<uint8_t>(in[0]);
-    } else if (image.color == kYCbCr) {
-      ToRgb(in, rgb);
-    } else {
-      for (int c = 0; c < 3; ++c) rgb[c] = static_cast<uint8_t>(in[c]);
-      if (image.color == kYcck) ToRgb(in, rgb);
-      if (image.color != kRgb) {
-        for (int c = 0; c < 3; ++c) {  // core/decode/cmyk.h; libjpeg gives 255 − R for YCCK
-          const int ink = image.color == kYcck ? rgb[c] : 255 - rgb[c];
-          const int product = ink * in[3] + 128;
-          rgb[c] = static_cast<uint8_t>(max(in[3] - (((product >> 8) + product) >> 8), 0));
-        }
-      }
-    }
-    uint8_t* out = burst.samples + image.pixels + uint64_t{static_cast<uint32_t>(out_y)} * image.pixel_stride + out_x;
+    uint8_t* out = burst.samples + image.pixels + uint64_t{out_y} * image.pixel_stride + out_x;
     const uint64_t plane = uint64_t{image.pixel_stride} * static_cast<uint32_t>(image.height);
-    for (int c = 0; c < 3; ++c) out[plane * c] = rgb[c];
+#pragma unroll
+    for (int c = 0; c < 3; ++c) {
+      *reinterpret_cast<uchar4*>(out + plane * c) = make_uchar4(rgb[0][c], rgb[1][c], rgb[2][c], rgb[3][c]);
+    }
   }
 }
 
@@ -538,21 +567,27 @@ struct Planes {
   uint64_t plane;
 };
 
-// Output (x, y) of one pass over the planes, channel c.
-__device__ uint8_t Filtered(const Burst& burst, const Planes& in, const Axis& axis, bool vertical, uint32_t x, uint32_t y, int c) {
-  const uint8_t* bytes = in.bytes + in.plane * c;
-  if (axis.taps == 0) return bytes[uint64_t{in.stride} * y + x];
+// Output (x, y) of one pass over the planes, by channel.
+__device__ void Filter(const Burst& burst, const Planes& in, const Axis& axis, bool vertical, uint32_t x, uint32_t y, uint8_t* out) {
+  if (axis.taps == 0) {
+    const uint8_t* from = in.bytes + uint64_t{in.stride} * y + x;
+    for (int c = 0; c < 3; ++c) out[c] = from[in.plane * c];
+    return;
+  }
   const uint32_t i = vertical ? y : x;
-  const int32_t first = burst.numbers[axis.start + i] - axis.origin;
+  const int32_t first = __ldg(burst.numbers + axis.start + i) - axis.origin;
   const int32_t* weights = burst.numbers + axis.weights + uint64_t{i} * axis.taps;
   const uint32_t step = vertical ? in.stride : 1;
-  const uint8_t* from = vertical ? bytes + uint64_t{in.stride} * first + x : bytes + uint64_t{in.stride} * y + first;
-  int32_t sum = 1 << 21;
-  for (uint32_t t = 0; t < axis.taps; ++t) {
-    const int32_t weight = weights[t];
-    if (weight != 0) sum += weight * from[uint64_t{step} * t];  // behind an output's last weight may be no input
+  const uint8_t* from = vertical ? in.bytes + uint64_t{in.stride} * first + x : in.bytes + uint64_t{in.stride} * y + first;
+  int32_t sums[3] = {1 << 21, 1 << 21, 1 << 21};
+  for (uint32_t t = 0; t < axis.taps; ++t, from += step) {
+    const int32_t weight = __ldg(weights + t);
+    if (weight == 0) continue;  // behind an output's last weight may be no input
+#pragma unroll
+    for (int c = 0; c < 3; ++c) sums[c] += weight * from[in.plane * c];
   }
-  return Clamp(sum >> 22);
+#pragma unroll
+  for (int c = 0; c < 3; ++c) out[c] = Clamp(sums[c] >> 22);
 }
 
 __device__ Planes PixelsOf(const Burst& burst, const Image& image) {
@@ -571,9 +606,9 @@ __global__ void FirstPass(const Burst burst) {
   for (uint32_t i = chunk.first + threadIdx.x; i < end; i += blockDim.x) {
     const uint32_t x = i % width, y = i / width;
     uint8_t* out = burst.samples + image.between + uint64_t{image.between_stride} * y + x;
-    for (int c = 0; c < 3; ++c) {
-      out[uint64_t{image.between_stride} * image.between_height * c] = Filtered(burst, in, axis, vertical, x, y, c);
-    }
+    uint8_t bytes[3];
+    Filter(burst, in, axis, vertical, x, y, bytes);
+    for (int c = 0; c < 3; ++c) out[uint64_t{image.between_stride} * image.between_height * c] = bytes[c];
   }
 }
 
@@ -593,8 +628,10 @@ __global__ void LastPass(const Burst burst) {
   for (uint32_t i = chunk.first + threadIdx.x; i < end; i += blockDim.x) {
     const uint32_t x = i % width, y = i / width;
     const uint32_t from_x = image.mirrored ? width - 1 - x : x, from_y = image.upside_down ? height - 1 - y : y;
+    uint8_t bytes[3];
+    Filter(burst, in, axis, vertical, from_x, from_y, bytes);
     for (int c = 0; c < 3; ++c) {
-      const uint32_t value = burst.values[256 * c + Filtered(burst, in, axis, vertical, from_x, from_y, c)];
+      const uint32_t value = burst.values[256 * c + bytes[c]];
       const uint64_t at = uint64_t{image.sample} * 3 * pixels + (burst.channels_last ? uint64_t{3} * i + c : uint64_t{pixels} * c + i);
       switch (burst.element) {
         case Element::kUInt8:

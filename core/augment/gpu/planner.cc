@@ -269,7 +269,6 @@ absl::Status Planner::Add(const GpuSample& sample) {
   image.upside_down = steps.upside_down;
   image.sample = sample.place;
   image.pixel_stride = static_cast<uint32_t>(RoundUp(static_cast<uint64_t>(image.width), 16));
-  const uint64_t pixels = static_cast<uint64_t>(image.width) * static_cast<uint64_t>(image.height);
   image.pixels = TakeSamples(uint64_t{3} * image.pixel_stride * static_cast<uint64_t>(image.height));
   if (steps.resize != nullptr) {
     const ResizeJob job = MakeResizeJob(*steps.resize);
@@ -289,7 +288,7 @@ absl::Status Planner::Add(const GpuSample& sample) {
   }
   AddChunks(number, image.num_runs, kRunsPerChunk, &entropy_chunks);
   AddChunks(number, image.num_blocks, kBlocksPerChunk, &block_chunks);
-  AddChunks(number, pixels, kPixelsPerChunk, &pixel_chunks);
+  AddChunks(number, (static_cast<uint64_t>(image.width) + 3) / 4 * static_cast<uint64_t>(image.height), kPixelsPerChunk / 4, &pixel_chunks);
   AddChunks(number, static_cast<uint64_t>(steps.width) * static_cast<uint64_t>(steps.height), kPixelsPerChunk, &last_pass_chunks);
   images.push_back(image);
   return absl::OkStatus();
