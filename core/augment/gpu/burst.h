@@ -1,6 +1,7 @@
 // What the kernels of one batch read: plain data, the same on the host and on the GPU (core/augment/gpu/kernels.h). Internal to core/augment/gpu.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace headrace::gpu {
@@ -80,6 +81,16 @@ struct Chunk {
 
 inline constexpr uint32_t kRunsPerChunk = 64, kBlocksPerChunk = 128, kPixelsPerChunk = 2048;
 
+// The images of a burst whose longest segment is long, and the others: a group's kernels run beside the other's, so that the few
+// threads with the longest segments keep nobody waiting but their own images.
+inline constexpr size_t kGroups = 2;
+// What a group's kernels do.
+enum Task { kEntropy, kBlocks, kPixels, kFirstPass, kLastPass, kTasks };
+struct Chunks {
+  const Chunk* chunks;
+  uint32_t size;
+};
+
 enum class Element : uint32_t { kUInt8, kBits16, kFloat32 };
 
 // All pointers are the GPU's.
@@ -90,12 +101,7 @@ struct Burst {
   const HuffmanTable* tables;
   const uint16_t* quant;           // 64 each, in natural order
   const int32_t* numbers;
-  const Chunk* entropy_chunks;
-  const Chunk* block_chunks;
-  const Chunk* pixel_chunks;
-  const Chunk* first_pass_chunks;
-  const Chunk* last_pass_chunks;
-  uint32_t num_entropy_chunks, num_block_chunks, num_pixel_chunks, num_first_pass_chunks, num_last_pass_chunks;
+  Chunks chunks[kGroups][kTasks];
   uint64_t num_blocks;
   uint32_t* words;                 // the segments without stuffed zeros
   uint32_t* lengths;               // by run: its bytes there; UINT32_MAX: there is a marker inside

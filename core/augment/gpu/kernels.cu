@@ -141,9 +141,11 @@ struct Shared {
   HuffmanTable tables[kMaxTables];
   // Block n of an MCU: MCU m of row r, counted from the first row that is held, has it at coefficients' block
   // first + r · row_blocks + m · mcu_blocks.
-  struct Place {
-    uint32_t component, dc, ac;  // UINT32_MAX: behind the last
+  struct alignas(16) Place {
     uint32_t first, row_blocks, mcu_blocks;
+    uint32_t component;  // UINT32_MAX: behind the last
+    uint32_t dc, ac;     // bytes from the first table
+    uint32_t unused[2];
   } places[kMaxBlocksPerMcu + 1];
   uint8_t natural[64];
 };
@@ -162,9 +164,9 @@ __device__ void Fill(const Burst& burst, const Chunk& chunk, Shared* shared) {
       const Component& component = image.components[c];
       for (uint32_t y = 0; y < component.v; ++y) {
         for (uint32_t x = 0; x < component.h; ++x) {
-          *next++ = {c, component.dc, component.ac,
-                     component.coefficients + y * component.blocks_per_row + x - image.first_mcu * component.h,
-                     component.v * component.blocks_per_row, component.h};
+          constexpr uint32_t kBytes = sizeof(HuffmanTable);
+          *next++ = {component.coefficients + y * component.blocks_per_row + x - image.first_mcu * component.h,
+                     component.v * component.blocks_per_row, component.h, c, component.dc * kBytes, component.ac * kBytes, {}};
         }
       }
     }
@@ -256,12 +258,14 @@ class Walk {
 
  private:
   __device__ void BeginBlock() {
-    const Shared::Place& place = shared_.places[number_];
-    component_ = place.component;
-    table_ = shared_.tables + place.dc;
-    ac_table_ = shared_.tables + place.ac;
-    const uint32_t block = place.first + row_ * place.row_blocks + mcu_ * place.mcu_blocks;
-    block_ = coefficients_ + uint64_t{block} * 64;
+    // Two wide loads, not six: some thread of a warp begins a block nearly every turn.
+    const uint4 where = *reinterpret_cast<const uint4*>(&shared_.places[number_].first);
+    const uint2 tables = *reinterpret_cast<const uint2*>(&shared_.places[number_].dc);
+    component_ = where.w;
+    const char* first_table = reinterpret_cast<const char*>(shared_.tables);
+    table_ = reinterpret_cast<const HuffmanTable*>(first_table + tables.x);
+    ac_table_ = reinterpret_cast<const HuffmanTable*>(first_table + tables.y);
+    block_ = coefficients_ + uint64_t{where.x + row_ * where.y + mcu_ * where.z} * 64;
     kept_ = mcu_ >= shared_.image.first_mcu ? 64 : 0;
     k_ = 0;
   }
@@ -287,8 +291,8 @@ __device__ bool HasDcOf(const Predictions& dc, const Image& image, const int16_t
 }
 
 // Removes the zeros stuffed behind 0xFF, a warp per segment, 128 bytes a turn.
-__global__ void Unstuff(const Burst burst) {
-  const Chunk chunk = burst.entropy_chunks[blockIdx.x];
+__global__ void Unstuff(const Burst burst, const Chunk* chunks) {
+  const Chunk chunk = chunks[blockIdx.x];
   const Image& image = burst.images[chunk.image];
   if (image.restart_interval > 0) return;
   const uint32_t lane = threadIdx.x % 32;
@@ -377,9 +381,9 @@ __device__ Outcome WalkParts(const Burst& burst, const Shared& shared, const Run
   return kDone;
 }
 
-__global__ void __launch_bounds__(kRunsPerChunk) Entropy(const Burst burst) {
+__global__ void __launch_bounds__(kRunsPerChunk) Entropy(const Burst burst, const Chunk* chunks) {
   __shared__ Shared shared;
-  const Chunk chunk = burst.entropy_chunks[blockIdx.x];
+  const Chunk chunk = chunks[blockIdx.x];
   Fill(burst, chunk, &shared);
   const Image& image = shared.image;
   const uint32_t index = chunk.first + threadIdx.x;
@@ -395,9 +399,7 @@ __global__ void __launch_bounds__(kRunsPerChunk) Entropy(const Burst burst) {
     Walk<WordReader> walk(burst, shared, run, WordReader(burst.words + run.words, (run.end - run.begin + 7) / 4, run.bit));
     walk.Begin(run.mcu, run.mcu + run.decoded);
     Outcome outcome = is_run && !damaged ? kGoesOn : kDone;
-    while (__any_sync(0xFFFFFFFF, outcome == kGoesOn)) {
-      if (outcome == kGoesOn) outcome = walk.Step();
-    }
+    while (outcome == kGoesOn) outcome = walk.Step();
     damaged |= outcome == kDamaged || (is_run && !damaged && !EndsRight(image, run, length, &walk));
   }
   if (damaged) burst.failed[chunk.image] = 1;
@@ -432,8 +434,8 @@ __device__ void Transform(int* v) {
   }
 }
 
-__global__ void __launch_bounds__(kBlocksPerChunk) Idct(const Burst burst) {
-  const Chunk chunk = burst.block_chunks[blockIdx.x];
+__global__ void __launch_bounds__(kBlocksPerChunk) Idct(const Burst burst, const Chunk* chunks) {
+  const Chunk chunk = chunks[blockIdx.x];
   const Image& image = burst.images[chunk.image];
   uint32_t block = chunk.first + threadIdx.x;
   if (block >= image.num_blocks) return;
@@ -536,9 +538,9 @@ __device__ void Pixel(const Burst& burst, const Image& image, int out_x, int out
 }
 
 // A thread makes four pixels of a line at a time.
-__global__ void Pixels(const Burst burst) {
+__global__ void Pixels(const Burst burst, const Chunk* chunks) {
   __shared__ Image image;
-  const Chunk chunk = burst.pixel_chunks[blockIdx.x];
+  const Chunk chunk = chunks[blockIdx.x];
   CopyShared(&image, burst.images + chunk.image);
   __syncthreads();
   const uint32_t fours = (static_cast<uint32_t>(image.width) + 3) / 4;
@@ -595,8 +597,8 @@ __device__ Planes PixelsOf(const Burst& burst, const Image& image) {
 }
 
 // Images both of whose axes change: the first pass, to bytes.
-__global__ void FirstPass(const Burst burst) {
-  const Chunk chunk = burst.first_pass_chunks[blockIdx.x];
+__global__ void FirstPass(const Burst burst, const Chunk* chunks) {
+  const Chunk chunk = chunks[blockIdx.x];
   const Image& image = burst.images[chunk.image];
   const bool vertical = image.vertical_first;
   const Axis axis = vertical ? image.vertical : image.horizontal;
@@ -613,8 +615,8 @@ __global__ void FirstPass(const Burst burst) {
 }
 
 // The last pass, if any, flips, and the element of each byte.
-__global__ void LastPass(const Burst burst) {
-  const Chunk chunk = burst.last_pass_chunks[blockIdx.x];
+__global__ void LastPass(const Burst burst, const Chunk* chunks) {
+  const Chunk chunk = chunks[blockIdx.x];
   const Image& image = burst.images[chunk.image];
   const bool both = image.horizontal.taps != 0 && image.vertical.taps != 0;
   const bool vertical = both ? !image.vertical_first : image.vertical.taps != 0;
@@ -656,17 +658,34 @@ int ClearBurst(const Burst& burst, void* stream) {
   return error != cudaSuccess ? error : cudaMemsetAsync(burst.failed, 0, burst.num_images, on);
 }
 
-int LaunchBurst(const Burst& burst, void* stream) {
-  const auto on = static_cast<cudaStream_t>(stream);
-  if (burst.num_entropy_chunks > 0) {
-    Unstuff<<<burst.num_entropy_chunks, 256, 0, on>>>(burst);
-    Entropy<<<burst.num_entropy_chunks, kRunsPerChunk, 0, on>>>(burst);
+namespace {
+
+void LaunchGroup(const Burst& burst, const Chunks* tasks, cudaStream_t stream) {
+  const auto chunks = [&](Task task) { return tasks[task].chunks; };
+  const auto size = [&](Task task) { return tasks[task].size; };
+  if (size(kEntropy) > 0) {
+    Unstuff<<<size(kEntropy), 256, 0, stream>>>(burst, chunks(kEntropy));
+    Entropy<<<size(kEntropy), kRunsPerChunk, 0, stream>>>(burst, chunks(kEntropy));
   }
-  if (burst.num_block_chunks > 0) Idct<<<burst.num_block_chunks, kBlocksPerChunk, 0, on>>>(burst);
-  if (burst.num_pixel_chunks > 0) Pixels<<<burst.num_pixel_chunks, 256, 0, on>>>(burst);
-  if (burst.num_first_pass_chunks > 0) FirstPass<<<burst.num_first_pass_chunks, 256, 0, on>>>(burst);
-  if (burst.num_last_pass_chunks > 0) LastPass<<<burst.num_last_pass_chunks, 256, 0, on>>>(burst);
-  return cudaGetLastError();
+  if (size(kBlocks) > 0) Idct<<<size(kBlocks), kBlocksPerChunk, 0, stream>>>(burst, chunks(kBlocks));
+  if (size(kPixels) > 0) Pixels<<<size(kPixels), 256, 0, stream>>>(burst, chunks(kPixels));
+  if (size(kFirstPass) > 0) FirstPass<<<size(kFirstPass), 256, 0, stream>>>(burst, chunks(kFirstPass));
+  if (size(kLastPass) > 0) LastPass<<<size(kLastPass), 256, 0, stream>>>(burst, chunks(kLastPass));
+}
+
+}  // namespace
+
+int LaunchBurst(const Burst& burst, const Lanes& lanes) {
+  const auto main = static_cast<cudaStream_t>(lanes.main), side = static_cast<cudaStream_t>(lanes.side);
+  const auto fork = static_cast<cudaEvent_t>(lanes.fork), join = static_cast<cudaEvent_t>(lanes.join);
+  cudaError_t error = cudaEventRecord(fork, main);
+  if (error == cudaSuccess) error = cudaStreamWaitEvent(side, fork, 0);
+  if (error != cudaSuccess) return error;
+  LaunchGroup(burst, burst.chunks[0], main);
+  LaunchGroup(burst, burst.chunks[1], side);
+  error = cudaGetLastError();
+  if (error == cudaSuccess) error = cudaEventRecord(join, side);
+  return error != cudaSuccess ? error : cudaStreamWaitEvent(main, join, 0);
 }
 
 }  // namespace headrace::gpu

@@ -1,13 +1,22 @@
-// The kernels of one batch, started in order on one stream without waiting in between.
+// The kernels of one burst, started in order without waiting in between.
 #pragma once
 
 #include "core/augment/gpu/burst.h"
 
 namespace headrace::gpu {
 
-// Both return at once; `stream` is a cudaStream_t. 0, or CUDA's error.
+// Two streams, one for each group, and events for going apart and meeting: cudaStream_t and cudaEvent_t.
+struct Lanes {
+  void* main;
+  void* side;
+  void* fork;
+  void* join;
+};
+
+// Both return at once. 0, or CUDA's error.
 // Before the burst's data is brought, which would otherwise have left the caches again: the coefficients are many.
 int ClearBurst(const Burst& burst, void* stream);
-int LaunchBurst(const Burst& burst, void* stream);
+// On the main lane it is all behind what is there, and before what follows.
+int LaunchBurst(const Burst& burst, const Lanes& lanes);
 
 }  // namespace headrace::gpu

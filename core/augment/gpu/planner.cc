@@ -15,6 +15,8 @@ void AddChunks(uint32_t image, uint64_t total, uint32_t size, PinnedVector<Chunk
 }
 
 constexpr size_t kEarly = 16;  // tables
+constexpr size_t kMaxFilters = 4096;  // some 20 MB
+constexpr size_t kShortPercent = 70;  // of the images
 
 HuffmanTable MakeTable(const HuffmanSpec& spec) {
   HuffmanTable table = {};
@@ -67,17 +69,24 @@ void Planner::Begin() {
   tables.clear();
   quant.clear();
   numbers.clear();
-  for (auto* chunks : ChunkLists()) chunks->clear();
+  for (auto& group : chunks) {
+    for (auto& list : group) list.clear();
+  }
+  // The long ones are a part of the images: as many as were longer in the burst before.
+  if (!longest_.empty()) {
+    const auto at = longest_.begin() + static_cast<ptrdiff_t>(longest_.size() * kShortPercent / 100);
+    std::nth_element(longest_.begin(), at, longest_.end());
+    long_bytes_ = *at;
+    longest_.clear();
+  }
   data.assign(16, 0);  // no byte has number 0
   num_blocks = num_samples = num_words = 0;
   specs_.clear();
-}
-
-std::array<PinnedVector<Chunk>*, 5> Planner::ChunkLists() {
-  return {&entropy_chunks, &block_chunks, &pixel_chunks, &first_pass_chunks, &last_pass_chunks};
+  ++burst_;
 }
 
 void Planner::TakeBack() {
+  ++burst_;  // filters that came with it are gone
   images.resize(before_.images);
   runs.resize(before_.runs);
   tables.resize(before_.tables);
@@ -85,7 +94,9 @@ void Planner::TakeBack() {
   quant.resize(before_.quant);
   numbers.resize(before_.numbers);
   data.resize(before_.data);
-  for (size_t i = 0; i < before_.chunks.size(); ++i) ChunkLists()[i]->resize(before_.chunks[i]);
+  for (size_t group = 0; group < kGroups; ++group) {
+    for (size_t task = 0; task < kTasks; ++task) chunks[group][task].resize(before_.chunks[group][task]);
+  }
   num_blocks = before_.blocks;
   num_samples = before_.samples;
   num_words = before_.words;
@@ -131,11 +142,18 @@ Axis Planner::AddAxis(Interpolation interpolation, int in, int out, Span window,
     axis.taps = 1;
     return axis;
   }
-  ComputeFilter(interpolation, in, out, window, &filter_);
-  numbers.insert(numbers.end(), filter_.start.begin(), filter_.start.end());
-  axis.weights = static_cast<uint32_t>(numbers.size());
-  numbers.insert(numbers.end(), filter_.weights.begin(), filter_.weights.end());
-  axis.taps = static_cast<uint32_t>(filter_.taps);
+  if (filters_.size() > kMaxFilters) filters_.clear();
+  Filter& filter = filters_[{static_cast<int>(interpolation), in, out, window.begin, window.end}];
+  if (filter.axis.taps == 0) ComputeFilter(interpolation, in, out, window, &filter.axis);
+  if (filter.burst != burst_) {
+    filter.burst = burst_;
+    filter.at = axis.start;
+    numbers.insert(numbers.end(), filter.axis.start.begin(), filter.axis.start.end());
+    numbers.insert(numbers.end(), filter.axis.weights.begin(), filter.axis.weights.end());
+  }
+  axis.start = filter.at;
+  axis.weights = filter.at + axis.outputs;
+  axis.taps = static_cast<uint32_t>(filter.axis.taps);
   return axis;
 }
 
@@ -178,17 +196,31 @@ void Planner::AddPlanes(const JpegFrame& frame, const RegionPlan& plan, Image* i
   }
 }
 
-absl::Status Planner::AddRuns(const GpuSample& sample, const RegionPlan& plan, const Rect& region, uint64_t data_at) {
+// Of a row's runs the bytes lie together; here they are numbered as in the scan, `first` is the first one at hand.
+absl::Status Planner::BringRow(size_t first_run, const uint8_t* scan, uint64_t first) {
+  const uint32_t begin = runs[first_run].begin, end = runs.back().end;
+  const auto moved = static_cast<uint32_t>(data.size()) - begin;
+  for (size_t i = first_run; i < runs.size(); ++i) {
+    Run& run = runs[i];
+    if (run.begin < begin || run.end > end) return absl::DataLossError("entry data: out of order");
+    run.begin += moved;
+    run.end += moved;
+    if (run.next != 0) run.next += moved;
+  }
+  data.insert(data.end(), scan + (begin - first), scan + (end - first));
+  return absl::OkStatus();
+}
+
+absl::Status Planner::AddRuns(const GpuSample& sample, const RegionPlan& plan, const Rect& region) {
   const EntryView& entries = *sample.entries;
   const JpegFrame& frame = *sample.frame;
-  // Byte b of the scan is byte data_at + b − first of the burst's data.
   const uint64_t skipped = frame.scan_offset - std::min<uint64_t>(sample.begin, frame.scan_offset);
   const uint64_t first = sample.begin - std::min<uint64_t>(sample.begin, frame.scan_offset);
   const uint64_t size = sample.bytes.size() - std::min<uint64_t>(skipped, sample.bytes.size());
   HEADRACE_RETURN_IF_ERROR(SegmentDecoder::CheckEnd(entries, sample.bytes, sample.begin, region));
-  const auto place = [&](uint64_t byte) { return static_cast<uint32_t>(data_at + skipped + byte - first); };
   const int interval = entries.interval(), per_row = frame.mcus_per_row();
   for (int row = plan.first_row; row <= plan.last_row; ++row) {
+    const size_t first_run = runs.size();
     for (int segment = plan.first_mcu / interval; segment <= plan.last_mcu / interval; ++segment) {
       const bool row_ends = segment + 1 == entries.segments_per_row();
       const bool has_next = !row_ends || row + 1 < entries.mcu_rows();
@@ -208,18 +240,20 @@ absl::Status Planner::AddRuns(const GpuSample& sample, const RegionPlan& plan, c
       if (end - begin.byte > (uint64_t{run.count} * static_cast<uint64_t>(frame.blocks_per_mcu()) * 64 + 2) * 31 / 8) {
         return absl::DataLossError("entry data: a segment longer than its MCUs can be");
       }
-      run.begin = place(begin.byte);
-      run.end = place(end);
+      run.begin = begin.byte;
+      run.end = end;
       run.words = static_cast<uint32_t>(num_words);
       num_words += (end - begin.byte + 7) / 4;  // and a word of zeros
       run.bit = begin.bit;
-      run.next = has_next ? place(next.byte) : 0;
+      run.next = has_next ? next.byte : 0;
       run.next_bit = next.bit;
       std::copy(begin.dc.begin(), begin.dc.end(), run.dc);
       std::copy(next.dc.begin(), next.dc.end(), run.next_dc);
       runs.push_back(run);
     }
+    HEADRACE_RETURN_IF_ERROR(BringRow(first_run, sample.bytes.data() + skipped, first));
   }
+  data.resize(RoundUp(data.size() + 16, 16));
   return absl::OkStatus();
 }
 
@@ -231,17 +265,20 @@ absl::Status Planner::Add(const GpuSample& sample) {
   HEADRACE_ASSIGN_OR_RETURN(const Steps steps, PlanForGpu(*sample.info, *sample.draw, &stages_));
   const Rect region = StoredRegion(steps.source, *sample.info);
   HEADRACE_ASSIGN_OR_RETURN(const RegionPlan plan, PlanRegion(frame, region));
-  const uint64_t data_at = data.size();
-  if (data_at + sample.bytes.size() > UINT32_MAX / 2) return absl::UnimplementedError("too many bytes in one batch");
+  if (data.size() + sample.bytes.size() > UINT32_MAX / 2) return absl::UnimplementedError("too many bytes in one batch");
   before_ = {images.size(), runs.size(), tables.size(), quant.size(), numbers.size(), data.size(), {}, num_blocks, num_samples, num_words};
-  for (size_t i = 0; i < before_.chunks.size(); ++i) before_.chunks[i] = ChunkLists()[i]->size();
+  for (size_t group = 0; group < kGroups; ++group) {
+    for (size_t task = 0; task < kTasks; ++task) before_.chunks[group][task] = chunks[group][task].size();
+  }
   const size_t first_run = runs.size();
-  if (absl::Status status = AddRuns(sample, plan, region, data_at); !status.ok()) {
+  if (absl::Status status = AddRuns(sample, plan, region); !status.ok()) {
     TakeBack();
     return status;
   }
-  data.insert(data.end(), sample.bytes.begin(), sample.bytes.end());
-  data.resize(RoundUp(data.size() + 16, 16));
+  uint32_t longest = 0;
+  for (size_t run = first_run; run < runs.size(); ++run) longest = std::max(longest, runs[run].end - runs[run].begin);
+  longest_.push_back(longest);
+  auto& lists = chunks[longest < long_bytes_];
 
   const auto number = static_cast<uint32_t>(images.size());
   Image image = {};
@@ -284,12 +321,12 @@ absl::Status Planner::Add(const GpuSample& sample) {
     image.between_height = image.vertical_first ? image.vertical.outputs : static_cast<uint32_t>(image.height);
     image.between_stride = static_cast<uint32_t>(RoundUp(width, 16));
     image.between = TakeSamples(uint64_t{3} * image.between_stride * image.between_height);
-    AddChunks(number, uint64_t{width} * image.between_height, kPixelsPerChunk, &first_pass_chunks);
+    AddChunks(number, uint64_t{width} * image.between_height, kPixelsPerChunk, &lists[kFirstPass]);
   }
-  AddChunks(number, image.num_runs, kRunsPerChunk, &entropy_chunks);
-  AddChunks(number, image.num_blocks, kBlocksPerChunk, &block_chunks);
-  AddChunks(number, (static_cast<uint64_t>(image.width) + 3) / 4 * static_cast<uint64_t>(image.height), kPixelsPerChunk / 4, &pixel_chunks);
-  AddChunks(number, static_cast<uint64_t>(steps.width) * static_cast<uint64_t>(steps.height), kPixelsPerChunk, &last_pass_chunks);
+  AddChunks(number, image.num_runs, kRunsPerChunk, &lists[kEntropy]);
+  AddChunks(number, image.num_blocks, kBlocksPerChunk, &lists[kBlocks]);
+  AddChunks(number, (static_cast<uint64_t>(image.width) + 3) / 4 * static_cast<uint64_t>(image.height), kPixelsPerChunk / 4, &lists[kPixels]);
+  AddChunks(number, static_cast<uint64_t>(steps.width) * static_cast<uint64_t>(steps.height), kPixelsPerChunk, &lists[kLastPass]);
   images.push_back(image);
   return absl::OkStatus();
 }

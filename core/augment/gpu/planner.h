@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <vector>
 
 #include "core/augment/filter.h"
@@ -31,7 +32,7 @@ class Planner {
   PinnedVector<HuffmanTable> tables;
   PinnedVector<uint16_t> quant;
   PinnedVector<int32_t> numbers;
-  PinnedVector<Chunk> entropy_chunks, block_chunks, pixel_chunks, first_pass_chunks, last_pass_chunks;
+  std::array<std::array<PinnedVector<Chunk>, kTasks>, kGroups> chunks;
   PinnedVector<uint8_t> data;  // the images' bytes, 16 apart
   uint64_t num_blocks = 0, num_samples = 0, num_words = 0;
 
@@ -39,11 +40,11 @@ class Planner {
   // How much there was before the last sample.
   struct Sizes {
     size_t images, runs, tables, quant, numbers, data;
-    std::array<size_t, 5> chunks;
+    std::array<std::array<size_t, kTasks>, kGroups> chunks;
     uint64_t blocks, samples, words;
   };
-  std::array<PinnedVector<Chunk>*, 5> ChunkLists();
-  absl::Status AddRuns(const GpuSample& sample, const RegionPlan& plan, const Rect& region, uint64_t data_at);
+  absl::Status AddRuns(const GpuSample& sample, const RegionPlan& plan, const Rect& region);
+  absl::Status BringRow(size_t first_run, const uint8_t* scan, uint64_t first);
   void AddTables(const JpegFrame& frame, Image* image);
   void AddPlanes(const JpegFrame& frame, const RegionPlan& plan, Image* image);
   uint32_t TableOf(const HuffmanSpec& spec);
@@ -53,8 +54,17 @@ class Planner {
 
   Sizes before_;
   std::vector<HuffmanSpec> specs_;
+  std::vector<uint32_t> longest_;  // segment of each image, in bytes
+  uint32_t long_bytes_ = 0;        // from which on an image is of the first group
   std::vector<Stage> stages_;
-  AxisFilter filter_;
+  // Crops repeat: so do their filters, within a burst and from one to the next.
+  struct Filter {
+    AxisFilter axis;
+    uint64_t burst = 0;  // whose numbers have it, from `at` on
+    uint32_t at = 0;
+  };
+  std::map<std::array<int, 5>, Filter> filters_;  // by interpolation, sizes and window
+  uint64_t burst_ = 0;
   std::vector<int32_t> nearest_;
 };
 

@@ -80,6 +80,10 @@ class GpuRenderer::Impl {
       if (half.done != nullptr) cudaEventDestroy(half.done);
     }
     if (memory_ != nullptr) cudaFree(memory_);
+    for (void* event : {lanes_.fork, lanes_.join}) {
+      if (event != nullptr) cudaEventDestroy(static_cast<cudaEvent_t>(event));
+    }
+    if (lanes_.side != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(lanes_.side));
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
   }
 
@@ -88,6 +92,13 @@ class GpuRenderer::Impl {
     HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "no usable GPU"));
     HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaMalloc(reinterpret_cast<void**>(&memory_), memory_bytes_),
                                         ("GPU memory of " + std::to_string(memory_bytes_) + " bytes").c_str()));
+    lanes_.main = stream_;
+    HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(&lanes_.side), cudaStreamNonBlocking),
+                                        "a stream"));
+    for (void** event : {&lanes_.fork, &lanes_.join}) {
+      HEADRACE_RETURN_IF_ERROR(
+          CudaStatus(cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(event), cudaEventDisableTiming), "an event"));
+    }
     for (Half& half : halves_) {
       HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&half.done, cudaEventDisableTiming | cudaEventBlockingSync), "an event"));
     }
@@ -116,7 +127,7 @@ class GpuRenderer::Impl {
   };
   // All of a burst lies one behind the other in the GPU's memory.
   struct Layout {
-    std::array<Piece, 12> pieces;
+    std::array<Piece, 7 + gpu::kGroups * gpu::kTasks> pieces;
     uint64_t failed, lengths, words, coefficients, planes, end;
   };
   static Layout LayOut(const Half& half);
@@ -124,6 +135,7 @@ class GpuRenderer::Impl {
   const int device_;
   const uint64_t memory_bytes_;
   cudaStream_t stream_ = nullptr;
+  gpu::Lanes lanes_ = {};
   uint8_t* memory_ = nullptr;
   uint64_t used_bytes_ = 0;
   std::array<Half, kMaxBursts> halves_;
@@ -170,11 +182,9 @@ GpuRenderer::Impl::Layout GpuRenderer::Impl::LayOut(const Half& half) {
   bring(planner.tables);
   bring(planner.quant);
   bring(planner.numbers);
-  bring(planner.entropy_chunks);
-  bring(planner.block_chunks);
-  bring(planner.pixel_chunks);
-  bring(planner.first_pass_chunks);
-  bring(planner.last_pass_chunks);
+  for (const auto& group : planner.chunks) {
+    for (const auto& list : group) bring(list);
+  }
   bring(half.values);
   bring(planner.data);
   const auto take = [&](uint64_t bytes) { return std::exchange(end, RoundUp(end + bytes)); };
@@ -202,21 +212,16 @@ absl::Status GpuRenderer::Impl::Launch(void* out) {
   take(&burst.tables);
   take(&burst.quant);
   take(&burst.numbers);
-  take(&burst.entropy_chunks);
-  take(&burst.block_chunks);
-  take(&burst.pixel_chunks);
-  take(&burst.first_pass_chunks);
-  take(&burst.last_pass_chunks);
+  for (size_t group = 0; group < gpu::kGroups; ++group) {
+    for (size_t task = 0; task < gpu::kTasks; ++task) {
+      take(&burst.chunks[group][task].chunks);
+      burst.chunks[group][task].size = static_cast<uint32_t>(planner.chunks[group][task].size());
+    }
+  }
   take(&burst.values);
   take(&burst.data);
-  const auto count = [](const auto& chunks) { return static_cast<uint32_t>(chunks.size()); };
-  burst.num_entropy_chunks = count(planner.entropy_chunks);
-  burst.num_block_chunks = count(planner.block_chunks);
-  burst.num_pixel_chunks = count(planner.pixel_chunks);
-  burst.num_first_pass_chunks = count(planner.first_pass_chunks);
-  burst.num_last_pass_chunks = count(planner.last_pass_chunks);
   burst.num_blocks = planner.num_blocks;
-  burst.num_images = count(planner.images);
+  burst.num_images = static_cast<uint32_t>(planner.images.size());
   burst.failed = memory_ + layout.failed;
   burst.lengths = reinterpret_cast<uint32_t*>(memory_ + layout.lengths);
   burst.words = reinterpret_cast<uint32_t*>(memory_ + layout.words);
@@ -230,7 +235,7 @@ absl::Status GpuRenderer::Impl::Launch(void* out) {
     HEADRACE_RETURN_IF_ERROR(CudaStatus(
         cudaMemcpyAsync(memory_ + piece.at, piece.from, piece.bytes, cudaMemcpyHostToDevice, stream_), "a copy to the GPU"));
   }
-  HEADRACE_RETURN_IF_ERROR(CudaStatus(static_cast<cudaError_t>(gpu::LaunchBurst(burst, stream_)), "a burst of kernels"));
+  HEADRACE_RETURN_IF_ERROR(CudaStatus(static_cast<cudaError_t>(gpu::LaunchBurst(burst, lanes_)), "a burst of kernels"));
   if (burst.num_images > 0) {
     HEADRACE_RETURN_IF_ERROR(CudaStatus(
         cudaMemcpyAsync(half.failed.data(), burst.failed, burst.num_images, cudaMemcpyDeviceToHost, stream_), "a copy"));
