@@ -68,6 +68,17 @@ class CopyingSession(Session):
             values = self._deliver()
         return values
 
+    def new_batch(self):
+        """Tensors for a whole batch, zeros, in the order of the fields."""
+        values = [None] * self.num_wanted
+        for i, layout in zip(self._on_gpu, self._layouts):
+            values[i] = self._gpu.zeros(layout, self.fields[i].capacity)
+        for i, _ in self._on_host:
+            if self.fields[i].dtype == "text":
+                raise errors.UnsupportedError(f"static_batch(): {self.fields[i].name!r} is text, which no tensor holds; leave it out of fields")
+            values[i] = self._gpu.numbers(self.fields[i].capacity)
+        return tuple(values)
+
     def _deliver(self):
         batch = self._ahead.popleft()
         self.batch = batch

@@ -155,6 +155,13 @@ class Gpu:
             self._streams[handle] = torch.cuda.current_stream(self.device)
         return self._streams[handle]
 
+    def zeros(self, field, length):
+        shape = (length, *field.shape)
+        return torch.empty_strided(shape, field.strides, dtype=field.dtype, device=self.device).zero_()
+
+    def numbers(self, length):
+        return torch.zeros(length, dtype=torch.int64)
+
     def copy(self, fields, length, slot):
         """Starts copies of the first `length` samples. The tensors are complete when the slot's event has passed. `slot` None:
         there is no sample."""

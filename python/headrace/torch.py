@@ -70,7 +70,7 @@ class DataLoader(Loader):
                  device="cpu", dtype=torch.float32, memory_format=torch.contiguous_format, fields=None,
                  return_index=False, rank=None, world_size=None, num_workers=None, prefetch_factor=2, pin_memory=False,
                  timeout=60, on_bad_sample="fail", engine="auto", socket=None, **pytorch):  # fmt: skip
-        self._device = _gpu.check(device)
+        self._device, self._static, self._advancing = _gpu.check(device), None, None
         super().__init__(
             dataset, batch_size, shuffle, transform=transform, drop_last=drop_last, last_batch=last_batch, seed=seed,
             dtype=dtype, memory_format=memory_format, fields=fields, return_index=return_index, rank=rank,
@@ -97,6 +97,43 @@ class DataLoader(Loader):
             spec = {**spec, "gpu": uuid}
         copy = lambda capsule, _: _new_tensor(capsule).clone()  # noqa: E731
         return _copying.CopyingSession(gpu, self.prefetch_factor, copy, connection, spec, *arguments)
+
+    def static_batch(self):
+        """Tensors at fixed addresses for a whole batch, which advance() fills: for steps captured in a CUDA graph.
+
+        The same ones every time. Zeros until the first advance(). device="cuda" only, and no text among the fields.
+        """
+        if self._device is None:
+            raise UnsupportedError('static_batch() is for CUDA graphs: it needs device="cuda"')
+        if self._static is None:
+            self._check_process()
+            with self._lock:
+                self._check_open()
+                self._align()
+                if self._session is None:
+                    raise DataLossError(f"{self!r} has no step, so there is no batch")
+                self._static = self._session.new_batch()
+        return self._static
+
+    def advance(self):
+        """Brings the next batch into static_batch()'s tensors, for what the current stream does behind this call; returns its
+        number of samples. Call it before each graph.replay().
+
+        Epochs follow each other: the first call behind an epoch's last batch begins the next one. Of a batch that is shorter than
+        the others (drop_last=True avoids them) only the first samples are written. Waits and raises as iterating does.
+        """
+        static = self.static_batch()
+        iteration = self._iteration and self._iteration()
+        if iteration is None or iteration is not self._advancing or iteration.ended is not None:
+            self._advancing = iter(self)
+        values = next(self._advancing, None)
+        if values is None:
+            self._advancing = iter(self)
+            values = next(self._advancing)
+        length = len(values[0])
+        for tensor, value in zip(static, values):
+            tensor[:length].copy_(value, non_blocking=True)
+        return length
 
     def _batch_converter(self, fields, session):
         if self._device is not None:

@@ -5,8 +5,11 @@ A kernel that only waits (torch.cuda._sleep) holds a stream up, so that what com
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -358,3 +361,50 @@ def test_every_sample_comes_once_over_epochs(dataset):
     loader = make(dataset, 7)
     for _ in range(4):
         assert sorted(samples(loader)) == list(range(131))
+
+
+def test_a_static_batch_is_filled_in_place_epoch_after_epoch(dataset, expected):
+    loader = make(dataset)
+    static = loader.static_batch()
+    addresses = [tensor.data_ptr() for tensor in static]
+    for number in range(2):
+        for batch in expected[number]:
+            assert loader.advance() == len(batch[0])
+            assert same([[tensor[: len(batch[0])] for tensor in static]], [batch])
+    assert [tensor.data_ptr() for tensor in loader.static_batch()] == addresses
+    assert loader.epoch == 1
+
+
+def test_advance_waits_for_no_kernel(dataset, expected):
+    loader = make(dataset)
+    images = loader.static_batch()[0]
+    loader.advance()
+    torch.cuda.synchronize()
+    done = hold(torch.cuda.current_stream())
+    batch_is_ready(loader)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        loader.advance()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert not done.query()
+    assert torch.equal(images.cpu(), expected[0][1][0])
+
+
+def test_the_example_replays_a_graph_and_sees_the_labels_that_were_drawn(dataset, engine):
+    example = Path(__file__).resolve().parents[2] / "examples" / "cuda_graph.py"
+    command = [sys.executable, str(example), dataset, "--batch-size", "16", "--engine", engine]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr
+    assert f"8 replays, engine {engine}" in done.stdout
+
+
+@pytest.mark.parametrize("engine", ["cpu"], indirect=True)
+def test_a_static_batch_holds_no_text_and_is_on_a_gpu(pack, image_folder, tmp_path, dataset):
+    name = next(image_folder.glob("*/*.jp*g"))
+    (tmp_path / "list.csv").write_text(f"path,label,caption\n{name},0,a\n")
+    packed = pack(tmp_path / "list.csv", tmp_path / "packed", "--list")
+    with pytest.raises(hr.UnsupportedError, match="caption"):
+        make(packed, 1, fields=["image", "caption"]).static_batch()
+    with pytest.raises(hr.UnsupportedError, match="cuda"):
+        make(dataset, device="cpu").static_batch()

@@ -20,11 +20,19 @@ import headrace.torch as hr
 
 def make(batch_size=8, **arguments):
     arguments = {"transform": [hr.RandomResizedCrop(224)], "return_index": True, "shuffle": True, "device": "cuda", **arguments}
+    arguments["engine"] = "cpu" if arguments["device"] == "cpu" else os.environ["ENGINE"]
     return hr.DataLoader(sys.argv[1], batch_size, **arguments)
 
 def samples(batches):
     return [i for *_, index in batches for i in index.tolist()]
 """
+
+
+@pytest.fixture(autouse=True, params=["cpu", "gpu"])
+def engine(request, monkeypatch):
+    """Who makes the batches that come to the GPU: every test here runs with both."""
+    monkeypatch.setenv("ENGINE", request.param)
+    return request.param
 
 
 @pytest.mark.parametrize("initialised", ["before", "by the loader"])
