@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 # The stages of core/, each of which may include those before it.
-STAGES = ["base", "shard", "read", "decode", "augment", "batch", "slot", "pipeline"]
+STAGES = ["base", "shard", "read", "decode", "augment", "device", "batch", "slot", "pipeline"]
 CORE = [f"core/{stage}/" for stage in STAGES]
 
 # Folder → what of ours it may include besides itself. The longest matching folder counts.
@@ -19,13 +19,12 @@ OURS = {
     # The form of the entry data stands on the base alone: shards store it, decoders use it.
     "core/decode/entry/": CORE[:1],
     "core/shard/": [*CORE[:1], "core/decode/entry/"],
-    "core/device/": CORE[:1],
     "client/": ["core/slot/slot_layout.h"],
-    "server/": [*CORE, "core/device/", "client/protocol.h", "proto/"],
+    "server/": [*CORE, "client/protocol.h", "proto/"],
     "packer/": CORE[:4],
-    "cli/": [*CORE, "core/device/", "server/", "packer/", "client/", "proto/"],
-    "tests/": [*CORE, "core/device/", "server/", "packer/", "client/", "cli/", "proto/"],
-    "bench/": [*CORE, "core/device/", "server/", "packer/", "client/", "proto/", "tests/support/"],
+    "cli/": [*CORE, "server/", "packer/", "client/", "proto/"],
+    "tests/": [*CORE, "server/", "packer/", "client/", "cli/", "proto/"],
+    "bench/": [*CORE, "server/", "packer/", "client/", "proto/", "tests/support/"],
 }
 
 # Third-party header → folders that may include it, in headers too.
