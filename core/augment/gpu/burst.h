@@ -4,6 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/decode/entry/jpeg_color.h"
+#include "core/decode/segment/upsampling.h"
+
 namespace headrace::gpu {
 
 inline constexpr int kLookupBits = 10;
@@ -24,7 +27,7 @@ static_assert(sizeof(HuffmanTable) % 4 == 0);
 struct Component {
   uint8_t h, v;                  // sampling factors
   uint8_t dc, ac;                // numbers among the image's tables
-  uint8_t upsampling;            // Upsampling of core/decode/segment/region_plan.h
+  Upsampling upsampling;
   uint8_t h_expand, v_expand;
   uint8_t reserved;
   uint32_t quant;                // number among the burst's
@@ -45,7 +48,8 @@ struct Axis {
 };
 
 struct Image {
-  uint32_t num_components, color;  // JpegColor
+  uint32_t num_components;
+  JpegColor color;
   uint32_t tables[kMaxTables];     // numbers among the burst's: 0 … 3 DC, 4 … 7 AC
   Component components[kMaxComponents];
   uint32_t first_run, num_runs, num_blocks;
@@ -93,7 +97,14 @@ struct Chunks {
 
 enum class Element : uint32_t { kUInt8, kBits16, kFloat32 };
 
-// All pointers are the GPU's.
+// What a recipe says of the batch.
+struct Output {
+  Element element;
+  uint32_t channels_last;
+  uint32_t height, width;
+};
+
+// All pointers are the GPU's, or all the host's.
 struct Burst {
   const uint8_t* data;
   const Image* images;
@@ -101,6 +112,7 @@ struct Burst {
   const HuffmanTable* tables;
   const uint16_t* quant;           // 64 each, in natural order
   const int32_t* numbers;
+  uint8_t natural[64];             // zigzag index → natural index
   Chunks chunks[kGroups][kTasks];
   uint64_t num_blocks;
   uint32_t* words;                 // the segments without stuffed zeros
@@ -109,12 +121,9 @@ struct Burst {
   uint8_t* samples;
   uint8_t* failed;                 // by image: 1 when its data contradicts its entry points
   uint32_t num_images;
-  // The output: the batch's elements.
-  void* out;
+  void* out;                       // the batch's elements
   const uint32_t* values;          // the element of every byte, per channel: [3][256]
-  Element element;
-  uint32_t channels_last;
-  uint32_t out_height, out_width;
+  Output output;
 };
 
 }  // namespace headrace::gpu

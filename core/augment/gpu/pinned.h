@@ -4,28 +4,19 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <memory_resource>
 #include <new>
-#include <vector>
 
 namespace headrace::gpu {
 
-template <class T>
-struct PinnedAllocator {
-  using value_type = T;
-  PinnedAllocator() = default;
-  template <class U>
-  PinnedAllocator(const PinnedAllocator<U>&) {}  // NOLINT: as allocators are
-  T* allocate(size_t n) {
+class PinnedMemory : public std::pmr::memory_resource {
+  void* do_allocate(size_t bytes, size_t) override {  // aligned to pages
     void* memory = nullptr;
-    if (cudaMallocHost(&memory, n * sizeof(T)) != cudaSuccess) throw std::bad_alloc();
-    return static_cast<T*>(memory);
+    if (cudaMallocHost(&memory, bytes) != cudaSuccess) throw std::bad_alloc();
+    return memory;
   }
-  void deallocate(T* memory, size_t) { cudaFreeHost(memory); }
-  friend bool operator==(const PinnedAllocator&, const PinnedAllocator&) { return true; }
+  void do_deallocate(void* memory, size_t, size_t) override { cudaFreeHost(memory); }
+  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
 };
-
-// Keeps its memory when it is cleared, so that batches allocate nothing in the steady state.
-template <class T>
-using PinnedVector = std::vector<T, PinnedAllocator<T>>;
 
 }  // namespace headrace::gpu

@@ -1,7 +1,9 @@
 #include "core/augment/gpu/planner.h"
 
 #include <algorithm>
+#include <bit>
 
+#include "core/decode/entry/canonical_codes.h"
 #include "core/decode/image_decoder.h"
 #include "core/decode/segment/segment_decoder.h"
 
@@ -10,7 +12,7 @@ namespace {
 
 uint64_t RoundUp(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
-void AddChunks(uint32_t image, uint64_t total, uint32_t size, PinnedVector<Chunk>* chunks) {
+void AddChunks(uint32_t image, uint64_t total, uint32_t size, std::pmr::vector<Chunk>* chunks) {
   for (uint64_t first = 0; first < total; first += size) chunks->push_back({image, static_cast<uint32_t>(first)});
 }
 
@@ -20,22 +22,42 @@ constexpr size_t kShortPercent = 85;  // of the images: then both groups end abo
 
 HuffmanTable MakeTable(const HuffmanSpec& spec) {
   HuffmanTable table = {};
-  uint32_t code = 0;
-  int32_t index = 0;
-  uint16_t* next = table.lookup;
-  for (size_t bits = 1; bits <= 16; ++bits, code <<= 1) {
-    const int count = spec.counts[bits - 1];
-    table.offset[bits] = index - static_cast<int32_t>(code);
-    for (int i = 0; i < count && bits <= kLookupBits; ++i) {
-      const auto entry = static_cast<uint16_t>(bits << 8 | spec.symbols[static_cast<size_t>(index + i)]);
-      next = std::fill_n(next, size_t{1} << (kLookupBits - bits), entry);
-    }
-    code += static_cast<uint32_t>(count);
-    index += count;
-    table.limit[bits] = code << (16 - bits);
-  }
+  CanonicalCodes codes;
+  codes.Build(spec);
+  std::copy(codes.limit().begin(), codes.limit().end(), table.limit);
+  std::copy(codes.offset().begin(), codes.offset().end(), table.offset);
   std::copy(spec.symbols.begin(), spec.symbols.end(), table.symbols);
+  uint16_t* next = table.lookup;
+  const uint8_t* symbol = table.symbols;
+  for (int bits = 1; bits <= kLookupBits; ++bits) {
+    for (int i = 0; i < spec.counts[static_cast<size_t>(bits - 1)]; ++i) {
+      next = std::fill_n(next, 1 << (kLookupBits - bits), static_cast<uint16_t>(bits << 8 | *symbol++));
+    }
+  }
   return table;
+}
+
+// The bits of a byte's element.
+uint32_t ValueOf(const PackPlan& plan, size_t channel, size_t byte) {
+  switch (plan.dtype) {
+    case DType::kUInt8:
+      return static_cast<uint32_t>(byte);
+    case DType::kFloat32:
+      return std::bit_cast<uint32_t>(plan.float32[channel][byte]);
+    default:
+      return plan.float16[channel][byte];
+  }
+}
+
+Element ElementOf(DType dtype) {
+  switch (dtype) {
+    case DType::kUInt8:
+      return Element::kUInt8;
+    case DType::kFloat32:
+      return Element::kFloat32;
+    default:
+      return Element::kBits16;
+  }
 }
 
 }  // namespace
@@ -63,7 +85,19 @@ absl::StatusOr<Steps> PlanForGpu(const ImageInfo& info, const Draw& draw, std::v
   return steps;
 }
 
-void Planner::Begin() {
+absl::StatusOr<ByteRange> NeededBytes(const ImageInfo& info, const EntryView& entries, const Draw& draw) {
+  std::vector<Stage> stages;
+  HEADRACE_ASSIGN_OR_RETURN(const Steps steps, PlanForGpu(info, draw, &stages));
+  return SegmentDecoder::NeededBytes(entries, StoredRegion(steps.source, info));
+}
+
+Planner::Planner(std::pmr::memory_resource* memory)
+    : images(memory), runs(memory), tables(memory), quant(memory), numbers(memory), chunks(kGroups, memory), values(memory),
+      data(memory) {
+  for (auto& group : chunks) group.resize(kTasks);
+}
+
+absl::Status Planner::Begin(const Recipe& recipe) {
   images.clear();
   runs.clear();
   tables.clear();
@@ -83,6 +117,15 @@ void Planner::Begin() {
   num_blocks = num_samples = num_words = 0;
   specs_.clear();
   ++burst_;
+  HEADRACE_ASSIGN_OR_RETURN(const auto size, recipe.OutputSize());
+  const PackPlan plan = MakePackPlan(recipe);
+  values.resize(3 * 256);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = ValueOf(plan, i / 256, i % 256);
+  output.element = ElementOf(recipe.dtype);
+  output.channels_last = recipe.memory_format == MemoryFormat::kChannelsLast;
+  output.height = static_cast<uint32_t>(size[0]);
+  output.width = static_cast<uint32_t>(size[1]);
+  return absl::OkStatus();
 }
 
 void Planner::TakeBack() {
@@ -179,7 +222,7 @@ void Planner::AddPlanes(const JpegFrame& frame, const RegionPlan& plan, Image* i
     Component& to = image->components[c];
     to.h = from.h;
     to.v = from.v;
-    to.upsampling = static_cast<uint8_t>(part.upsampling);
+    to.upsampling = part.upsampling;
     to.h_expand = static_cast<uint8_t>(part.h_expand);
     to.v_expand = static_cast<uint8_t>(part.v_expand);
     to.width = part.width;
@@ -283,7 +326,7 @@ absl::Status Planner::Add(const GpuSample& sample) {
   const auto number = static_cast<uint32_t>(images.size());
   Image image = {};
   image.num_components = frame.num_components;
-  image.color = static_cast<uint32_t>(frame.color);
+  image.color = frame.color;
   AddTables(frame, &image);
   AddPlanes(frame, plan, &image);
   image.first_run = static_cast<uint32_t>(first_run);

@@ -4,22 +4,26 @@
 
 #include <array>
 #include <map>
+#include <memory_resource>
 #include <vector>
 
 #include "core/augment/filter.h"
 #include "core/augment/pack.h"
 #include "core/augment/step_plan.h"
 #include "core/decode/segment/region_plan.h"
+#include "core/decode/segment/segment_decoder.h"
 #include "core/augment/gpu/burst.h"
-#include "core/augment/gpu/pinned.h"
 #include "core/augment/gpu/sample.h"
 
 namespace headrace::gpu {
 
-// Reused from batch to batch, with its memory.
+// Reused from batch to batch, with its memory, so that batches allocate nothing in the steady state.
 class Planner {
  public:
-  void Begin();
+  // What goes to the GPU lies in `memory`, which outlives this.
+  explicit Planner(std::pmr::memory_resource* memory);
+
+  absl::Status Begin(const Recipe& recipe);
   // UNIMPLEMENTED: the CPU must make it. DATA_LOSS: its data contradicts its entry points; the CPU says what follows. Then
   // nothing was added.
   absl::Status Add(const GpuSample& sample);
@@ -27,14 +31,16 @@ class Planner {
   void TakeBack();
 
   // What was added, in the order in which it goes to the GPU.
-  PinnedVector<Image> images;
-  PinnedVector<Run> runs;
-  PinnedVector<HuffmanTable> tables;
-  PinnedVector<uint16_t> quant;
-  PinnedVector<int32_t> numbers;
-  std::array<std::array<PinnedVector<Chunk>, kTasks>, kGroups> chunks;
-  PinnedVector<uint8_t> data;  // the images' bytes, 16 apart
+  std::pmr::vector<Image> images;
+  std::pmr::vector<Run> runs;
+  std::pmr::vector<HuffmanTable> tables;
+  std::pmr::vector<uint16_t> quant;
+  std::pmr::vector<int32_t> numbers;
+  std::pmr::vector<std::pmr::vector<std::pmr::vector<Chunk>>> chunks;  // by group and task
+  std::pmr::vector<uint32_t> values;  // the element of every byte, per channel
+  std::pmr::vector<uint8_t> data;     // the images' bytes, 16 apart
   uint64_t num_blocks = 0, num_samples = 0, num_words = 0;
+  Output output = {};
 
  private:
   // How much there was before the last sample.
@@ -77,5 +83,8 @@ struct Steps {
 };
 // Reuses the memory of `stages`, which must outlive the result. UNIMPLEMENTED when it is not of that kind.
 absl::StatusOr<Steps> PlanForGpu(const ImageInfo& info, const Draw& draw, std::vector<Stage>* stages);
+
+// The bytes of the file that this sample needs. UNIMPLEMENTED when the CPU must make it.
+absl::StatusOr<ByteRange> NeededBytes(const ImageInfo& info, const EntryView& entries, const Draw& draw);
 
 }  // namespace headrace::gpu

@@ -34,8 +34,12 @@ class CanonicalCodes {
     return bits;
   }
 
+  // By length of a code. limit: the first code that is longer. offset: of a code's symbol from the code.
+  const std::array<uint32_t, 17>& limit() const { return limit_; }
+  const std::array<int32_t, 17>& offset() const { return offset_; }
+
  private:
-  std::array<uint32_t, 17> limit_ = {};  // [bits]: the first code that is longer than `bits`
+  std::array<uint32_t, 17> limit_ = {};
   std::array<int32_t, 17> offset_ = {};
   std::array<uint8_t, 256> symbols_ = {};
 };

@@ -7,6 +7,7 @@
 
 #include "absl/types/span.h"
 #include "core/base/status.h"
+#include "core/decode/entry/jpeg_color.h"
 
 namespace headrace {
 
@@ -21,9 +22,6 @@ struct HuffmanSpec {
 // Whether libjpeg accepts the table: codes fit 16 bits without overlap, the all-ones code is free, and DC sizes are at most
 // 15. An AC symbol of size 0 and run below 15 ends the block, as in libjpeg.
 bool IsUsableHuffmanSpec(const HuffmanSpec& spec, bool dc);
-
-// What the three or four channels mean, by libjpeg's rules (jdapimin.c, default_decompress_parms).
-enum class JpegColor : uint8_t { kGrey = 0, kYCbCr = 1, kRgb = 2, kCmyk = 3, kYcck = 4 };
 
 struct JpegComponent {
   uint8_t h = 1, v = 1;  // sampling factors, 1 … 4

@@ -7,11 +7,9 @@
 #include "core/base/status.h"
 #include "core/decode/entry/jpeg_frame.h"
 #include "core/decode/image.h"
+#include "core/decode/segment/upsampling.h"
 
 namespace headrace {
-
-// libjpeg's choice for a component (jdsample.c, jinit_upsampler).
-enum class Upsampling : uint8_t { kNone, kFancyH2V1, kFancyH2V2, kFancyH1V2, kReplicate };
 
 struct ComponentPlan {
   Upsampling upsampling = Upsampling::kNone;

@@ -1,0 +1,76 @@
+#include "core/augment/gpu/layout.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+namespace headrace::gpu {
+namespace {
+
+constexpr uint64_t kAlignment = 256;
+
+uint64_t RoundUp(uint64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
+
+Layout LayOut(const Planner& planner) {
+  Layout layout;
+  uint64_t end = 0;
+  Layout::Piece* next = layout.pieces.data();
+  const auto bring = [&](const auto& values) {
+    const uint64_t bytes = values.size() * sizeof(values[0]);
+    *next++ = {values.data(), bytes, end};
+    end = RoundUp(end + bytes);
+  };
+  bring(planner.images);
+  bring(planner.runs);
+  bring(planner.tables);
+  bring(planner.quant);
+  bring(planner.numbers);
+  for (const auto& group : planner.chunks) {
+    for (const auto& list : group) bring(list);
+  }
+  bring(planner.values);
+  bring(planner.data);
+  const auto take = [&](uint64_t bytes) { return std::exchange(end, RoundUp(end + bytes)); };
+  layout.failed = take(planner.images.size());
+  layout.lengths = take(planner.runs.size() * sizeof(uint32_t));
+  layout.words = take(planner.num_words * sizeof(uint32_t));
+  layout.coefficients = take(planner.num_blocks * 64 * sizeof(int16_t));
+  layout.planes = take(planner.num_samples);
+  layout.end = end;
+  return layout;
+}
+
+Burst PlaceBurst(const Planner& planner, const Layout& layout, uint8_t* memory, void* out) {
+  Burst burst = {};
+  const auto place = [&](uint64_t at, auto* member) { *member = reinterpret_cast<std::remove_pointer_t<decltype(member)>>(memory + at); };
+  const Layout::Piece* next = layout.pieces.data();
+  const auto take = [&](auto* member) { place((next++)->at, member); };
+  take(&burst.images);
+  take(&burst.runs);
+  take(&burst.tables);
+  take(&burst.quant);
+  take(&burst.numbers);
+  for (size_t group = 0; group < kGroups; ++group) {
+    for (size_t task = 0; task < kTasks; ++task) {
+      take(&burst.chunks[group][task].chunks);
+      burst.chunks[group][task].size = static_cast<uint32_t>(planner.chunks[group][task].size());
+    }
+  }
+  take(&burst.values);
+  take(&burst.data);
+  place(layout.failed, &burst.failed);
+  place(layout.lengths, &burst.lengths);
+  place(layout.words, &burst.words);
+  place(layout.coefficients, &burst.coefficients);
+  place(layout.planes, &burst.samples);
+  burst.num_blocks = planner.num_blocks;
+  burst.num_images = static_cast<uint32_t>(planner.images.size());
+  std::copy_n(kNaturalOrder.begin(), 64, burst.natural);
+  burst.out = out;
+  burst.output = planner.output;
+  return burst;
+}
+
+}  // namespace headrace::gpu
