@@ -1,0 +1,138 @@
+// What must hold of whoever makes batches from entry points as the GPU does: bytes equal to the CPU engine's, or left to it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "core/augment/gpu/planner.h"
+#include "core/augment/render.h"
+#include "tests/augment/random_recipe.h"
+#include "tests/support/indexed_files.h"
+
+namespace headrace::testing {
+
+class BatchMaker {
+ public:
+  virtual ~BatchMaker() = default;
+  virtual absl::Status Begin(const Recipe& recipe) = 0;
+  virtual absl::Status Add(const GpuSample& sample) = 0;
+  // Fills `out`. `left` gets the places of images whose data contradicts their entry points.
+  virtual absl::Status Make(std::vector<uint8_t>* out, std::vector<uint32_t>* left) = 0;
+};
+
+// An image of a batch with what was drawn for it.
+struct BatchMember {
+  IndexedJpeg image;
+  ImageInfo info;
+  std::unique_ptr<EntryView> view;
+  Draw draw;
+};
+
+class BatchTest : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kBatch = 64;
+
+  std::unique_ptr<BatchMember> MakeMember(std::mt19937* random, const Recipe& recipe, uint64_t position) {
+    auto member = std::make_unique<BatchMember>();
+    EXPECT_TRUE(member->image.Make(IndexedFiles()[(*random)() % IndexedFiles().size()], kEntryIntervals[(*random)() % 4]));
+    member->info = member->image.info;
+    if ((*random)() % 3 == 0) member->info.orientation = static_cast<uint8_t>(1 + (*random)() % 8);  // as if EXIF had said so
+    DrawSample(recipe, 7, 0, position, static_cast<int>(member->info.oriented_width()),
+               static_cast<int>(member->info.oriented_height()), &member->draw);
+    return member;
+  }
+
+  // Makes the batch with both; `left`: places that the maker leaves to the CPU.
+  void Compare(BatchMaker* maker, const std::vector<std::unique_ptr<BatchMember>>& members, const Recipe& recipe,
+               std::vector<uint32_t>* left) {
+    const auto size = recipe.OutputSize();
+    ASSERT_TRUE(size.ok()) << size.status();
+    const size_t bytes = static_cast<size_t>(3 * (*size)[0] * (*size)[1] * DTypeBytes(recipe.dtype));
+    ASSERT_TRUE(maker->Begin(recipe).ok());
+    for (uint32_t i = 0; i < members.size(); ++i) {
+      BatchMember& member = *members[i];
+      member.view = std::make_unique<EntryView>(member.image.View());
+      const auto range = gpu::NeededBytes(member.info, *member.view, member.draw);
+      if (!range.ok()) {
+        left->push_back(i);
+        continue;
+      }
+      const uint64_t end = std::min<uint64_t>(range->end, member.image.file.size());
+      const GpuSample sample = {&member.info, member.view.get(), &member.image.frame,
+                                absl::MakeConstSpan(member.image.file).subspan(range->begin, end - range->begin), range->begin,
+                                &member.draw, i};
+      const absl::Status added = maker->Add(sample);
+      ASSERT_FALSE(absl::IsResourceExhausted(added)) << added;
+      if (!added.ok()) left->push_back(i);
+    }
+    std::vector<uint8_t> got(bytes * members.size(), 0x5A), expected(bytes);
+    const absl::Status made = maker->Make(&got, left);
+    ASSERT_TRUE(made.ok()) << made;
+    for (uint32_t i = 0; i < members.size(); ++i) {
+      if (std::find(left->begin(), left->end(), i) != left->end()) continue;
+      const BatchMember& member = *members[i];
+      const auto read = [&](uint64_t begin, uint64_t end) -> absl::StatusOr<absl::Span<const uint8_t>> {
+        return absl::MakeConstSpan(member.image.file).subspan(begin, end - begin);
+      };
+      const EncodedImage encoded = {&member.info, member.image.file.size(), read, member.view.get(), &member.image.frame};
+      const absl::Status status = cpu_.Render(encoded, recipe, member.draw, expected.data(), nullptr);
+      ASSERT_TRUE(status.ok()) << status;
+      ASSERT_EQ(std::memcmp(expected.data(), got.data() + bytes * i, bytes), 0)
+          << "place " << i << ", " << member.info.width << " x " << member.info.height << ", orientation "
+          << int{member.info.orientation} << ", " << (*size)[0] << " x " << (*size)[1] << ", type " << static_cast<int>(recipe.dtype);
+    }
+  }
+
+  // Random batches; at least five of eight samples are not left to the CPU.
+  void GivesTheCpusPixelsAndFloats(BatchMaker* maker, int batches) {
+    std::mt19937 random(77);
+    size_t made = 0;
+    for (int batch = 0; batch < batches; ++batch) {
+      const Recipe recipe = RandomRecipe(&random).Make();
+      std::vector<std::unique_ptr<BatchMember>> members;
+      for (uint32_t i = 0; i < kBatch; ++i) {
+        members.push_back(MakeMember(&random, recipe, static_cast<uint64_t>(batch) * kBatch + i));
+      }
+      std::vector<uint32_t> left;
+      Compare(maker, members, recipe, &left);
+      if (HasFatalFailure()) FAIL() << "batch " << batch;
+      made += members.size() - left.size();
+    }
+    EXPECT_GE(made, static_cast<size_t>(batches) * kBatch * 5 / 8);
+  }
+
+  void DamagedDataGivesTheCpusPixelsOrIsLeftToIt(BatchMaker* maker, uint32_t batches) {
+    std::mt19937 random(78);
+    Recipe recipe;
+    recipe.dtype = DType::kUInt8;
+    recipe.transforms = {RandomResizedCrop{.height = 32, .width = 32}};
+    size_t left_to_cpu = 0;
+    for (uint32_t batch = 0; batch < batches; ++batch) {
+      std::vector<std::unique_ptr<BatchMember>> members;
+      for (uint32_t i = 0; i < kBatch; ++i) {
+        members.push_back(MakeMember(&random, recipe, uint64_t{batch} * kBatch + i));
+        IndexedJpeg& image = members.back()->image;
+        for (uint64_t flips = 1 + random() % 3; flips > 0; --flips) {
+          const size_t at = image.frame.scan_offset + random() % (image.file.size() - image.frame.scan_offset);
+          image.file[at] = static_cast<uint8_t>(image.file[at] ^ 1u << random() % 8);
+        }
+      }
+      std::vector<uint32_t> left;
+      Compare(maker, members, recipe, &left);
+      if (HasFatalFailure()) FAIL() << "batch " << batch;
+      left_to_cpu += left.size();
+    }
+    EXPECT_GT(left_to_cpu, batches * kBatch / 30);
+    EXPECT_LT(left_to_cpu, batches * kBatch);
+  }
+
+ private:
+  SampleRenderer cpu_;
+};
+
+}  // namespace headrace::testing

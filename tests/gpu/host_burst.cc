@@ -1,0 +1,80 @@
+#include "tests/gpu/host_burst.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "core/augment/gpu/entropy.h"
+#include "core/augment/gpu/pixels.h"
+
+namespace headrace::testing {
+namespace {
+
+using namespace gpu;  // NOLINT: everything here is of it
+
+template <class Work>
+void ForEachChunk(const Burst& burst, const Chunk* chunks, uint32_t num_chunks, const Work& work) {
+  for (uint32_t i = 0; i < num_chunks; ++i) work(burst.images[chunks[i].image], chunks[i]);
+}
+
+// Returns its length without stuffed zeros, as the kernel leaves it.
+uint32_t UnstuffRun(const Burst& burst, const Run& run) {
+  uint8_t* out = reinterpret_cast<uint8_t*>(burst.words + run.words);
+  uint32_t length = 0, previous = 0;
+  bool marker = false;
+  for (uint32_t at = run.begin; at < run.end; at += 4) {
+    const uint32_t word = LoadBytes(burst.data, at);
+    uint32_t packed;
+    const uint32_t kept = UnstuffWord(word, std::min(run.end - at, 4u), previous, &packed, &marker);
+    for (uint32_t i = 0; i < kept; ++i) out[length++] = static_cast<uint8_t>(packed >> (8 * i));
+    previous = word >> 24;
+  }
+  std::fill_n(out + length, 4, uint8_t{0});
+  return marker ? UINT32_MAX : length;
+}
+
+bool IsDamaged(const Burst& burst, const Shared& shared, uint32_t number) {
+  const Run& run = burst.runs[number];
+  if (shared.image.restart_interval > 0) return WalkParts(burst, shared, run) == kDamaged;
+  const uint32_t length = burst.lengths[number];
+  if (length == UINT32_MAX) return true;
+  Walk<WordReader> walk = WalkWords(burst, shared, run);
+  Outcome outcome = kGoesOn;
+  while (outcome == kGoesOn) outcome = walk.Step();
+  return outcome == kDamaged || !EndsRight(shared.image, run, length, &walk);
+}
+
+}  // namespace
+
+void RunBurst(const Burst& burst) {
+  std::fill_n(burst.coefficients, burst.num_blocks * 64, int16_t{0});
+  std::fill_n(burst.failed, burst.num_images, uint8_t{0});
+  ForEachChunk(burst, burst.entropy_chunks, burst.num_entropy_chunks, [&](const Image& image, const Chunk& chunk) {
+    if (image.restart_interval > 0) return;
+    for (uint32_t i = chunk.first; i < std::min(chunk.first + kRunsPerChunk, image.num_runs); ++i) {
+      burst.lengths[image.first_run + i] = UnstuffRun(burst, burst.runs[image.first_run + i]);
+    }
+  });
+  const auto shared = std::make_unique<Shared>();
+  ForEachChunk(burst, burst.entropy_chunks, burst.num_entropy_chunks, [&](const Image& image, const Chunk& chunk) {
+    shared->image = image;
+    for (int i = 0; i < kMaxTables; ++i) {
+      if (image.tables[i] != UINT32_MAX) shared->tables[i] = burst.tables[image.tables[i]];
+    }
+    std::copy_n(burst.natural, 64, shared->natural);
+    FillPlaces(shared.get());
+    for (uint32_t i = chunk.first; i < std::min(chunk.first + kRunsPerChunk, image.num_runs); ++i) {
+      if (IsDamaged(burst, *shared, image.first_run + i)) burst.failed[chunk.image] = 1;
+    }
+  });
+  ForEachChunk(burst, burst.block_chunks, burst.num_block_chunks, [&](const Image& image, const Chunk& chunk) {
+    for (uint32_t i = chunk.first; i < std::min(chunk.first + kBlocksPerChunk, image.num_blocks); ++i) MakeBlock(burst, image, i);
+  });
+  ForEachChunk(burst, burst.pixel_chunks, burst.num_pixel_chunks,
+               [&](const Image& image, const Chunk& chunk) { MakePixels(burst, image, chunk.first, 0, 1); });
+  ForEachChunk(burst, burst.first_pass_chunks, burst.num_first_pass_chunks,
+               [&](const Image& image, const Chunk& chunk) { MakeFirstPass(burst, image, chunk.first, 0, 1); });
+  ForEachChunk(burst, burst.last_pass_chunks, burst.num_last_pass_chunks,
+               [&](const Image& image, const Chunk& chunk) { MakeLastPass(burst, image, chunk.first, 0, 1); });
+}
+
+}  // namespace headrace::testing

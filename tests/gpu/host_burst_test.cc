@@ -1,0 +1,51 @@
+// The GPU engine's plan and what its threads do, on the host: every bit as on the CPU engine, which is tested against libjpeg and
+// Pillow. Needs neither GPU nor CUDA.
+#include "tests/gpu/host_burst.h"
+
+#include <memory_resource>
+
+#include "core/augment/gpu/layout.h"
+#include "tests/gpu/batch_test.h"
+
+namespace headrace {
+namespace {
+
+using testing::BatchTest;
+
+class HostMaker : public testing::BatchMaker {
+ public:
+  absl::Status Begin(const Recipe& recipe) override { return planner_.Begin(recipe); }
+  absl::Status Add(const GpuSample& sample) override { return planner_.Add(sample); }
+  absl::Status Make(std::vector<uint8_t>* out, std::vector<uint32_t>* left) override {
+    const gpu::Layout layout = LayOut(planner_);
+    memory_.assign(layout.end, 0xA5);
+    for (const gpu::Layout::Piece& piece : layout.pieces) {
+      std::copy_n(static_cast<const uint8_t*>(piece.from), piece.bytes, memory_.data() + piece.at);
+    }
+    const gpu::Burst burst = PlaceBurst(planner_, layout, memory_.data(), out->data());
+    testing::RunBurst(burst);
+    for (uint32_t i = 0; i < burst.num_images; ++i) {
+      if (burst.failed[i] != 0) left->push_back(burst.images[i].sample);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  gpu::Planner planner_{std::pmr::new_delete_resource()};
+  std::vector<uint8_t> memory_;
+};
+
+using HostBurst = BatchTest;
+
+TEST_F(HostBurst, GivesTheCpusPixelsAndFloats) {
+  HostMaker maker;
+  GivesTheCpusPixelsAndFloats(&maker, 100 / TEST_SLOWDOWN);
+}
+
+TEST_F(HostBurst, DamagedDataGivesTheCpusPixelsOrIsLeftToIt) {
+  HostMaker maker;
+  DamagedDataGivesTheCpusPixelsOrIsLeftToIt(&maker, 50 / TEST_SLOWDOWN);
+}
+
+}  // namespace
+}  // namespace headrace
