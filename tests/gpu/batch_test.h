@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <random>
 #include <vector>
@@ -39,7 +40,7 @@ class BatchTest : public ::testing::Test {
 
   std::unique_ptr<BatchMember> MakeMember(std::mt19937* random, const Recipe& recipe, uint64_t position) {
     auto member = std::make_unique<BatchMember>();
-    EXPECT_TRUE(member->image.Make(IndexedFiles()[(*random)() % IndexedFiles().size()], kEntryIntervals[(*random)() % 4]));
+    member->image = Image((*random)() % IndexedFiles().size(), kEntryIntervals[(*random)() % 4]);
     member->info = member->image.info;
     if ((*random)() % 3 == 0) member->info.orientation = static_cast<uint8_t>(1 + (*random)() % 8);  // as if EXIF had said so
     DrawSample(recipe, 7, 0, position, static_cast<int>(member->info.oriented_width()),
@@ -132,6 +133,13 @@ class BatchTest : public ::testing::Test {
   }
 
  private:
+  const IndexedJpeg& Image(size_t number, int interval) {
+    const auto [at, is_new] = images_.try_emplace({number, interval});
+    if (is_new) EXPECT_TRUE(at->second.Make(IndexedFiles()[number], interval));
+    return at->second;
+  }
+
+  std::map<std::pair<size_t, int>, IndexedJpeg> images_;
   SampleRenderer cpu_;
 };
 

@@ -11,11 +11,6 @@ namespace {
 
 using namespace gpu;  // NOLINT: everything here is of it
 
-template <class Work>
-void ForEachChunk(const Burst& burst, const Chunk* chunks, uint32_t num_chunks, const Work& work) {
-  for (uint32_t i = 0; i < num_chunks; ++i) work(burst.images[chunks[i].image], chunks[i]);
-}
-
 // Returns its length without stuffed zeros, as the kernel leaves it.
 uint32_t UnstuffRun(const Burst& burst, const Run& run) {
   uint8_t* out = reinterpret_cast<uint8_t*>(burst.words + run.words);
@@ -43,19 +38,20 @@ bool IsDamaged(const Burst& burst, const Shared& shared, uint32_t number) {
   return outcome == kDamaged || !EndsRight(shared.image, run, length, &walk);
 }
 
-}  // namespace
+template <class Work>
+void ForEach(const Burst& burst, const Chunks& chunks, const Work& work) {
+  for (uint32_t i = 0; i < chunks.size; ++i) work(burst.images[chunks.chunks[i].image], chunks.chunks[i]);
+}
 
-void RunBurst(const Burst& burst) {
-  std::fill_n(burst.coefficients, burst.num_blocks * 64, int16_t{0});
-  std::fill_n(burst.failed, burst.num_images, uint8_t{0});
-  ForEachChunk(burst, burst.entropy_chunks, burst.num_entropy_chunks, [&](const Image& image, const Chunk& chunk) {
+void RunGroup(const Burst& burst, const Chunks* tasks) {
+  ForEach(burst, tasks[kEntropy], [&](const Image& image, const Chunk& chunk) {
     if (image.restart_interval > 0) return;
     for (uint32_t i = chunk.first; i < std::min(chunk.first + kRunsPerChunk, image.num_runs); ++i) {
       burst.lengths[image.first_run + i] = UnstuffRun(burst, burst.runs[image.first_run + i]);
     }
   });
   const auto shared = std::make_unique<Shared>();
-  ForEachChunk(burst, burst.entropy_chunks, burst.num_entropy_chunks, [&](const Image& image, const Chunk& chunk) {
+  ForEach(burst, tasks[kEntropy], [&](const Image& image, const Chunk& chunk) {
     shared->image = image;
     for (int i = 0; i < kMaxTables; ++i) {
       if (image.tables[i] != UINT32_MAX) shared->tables[i] = burst.tables[image.tables[i]];
@@ -66,15 +62,20 @@ void RunBurst(const Burst& burst) {
       if (IsDamaged(burst, *shared, image.first_run + i)) burst.failed[chunk.image] = 1;
     }
   });
-  ForEachChunk(burst, burst.block_chunks, burst.num_block_chunks, [&](const Image& image, const Chunk& chunk) {
+  ForEach(burst, tasks[kBlocks], [&](const Image& image, const Chunk& chunk) {
     for (uint32_t i = chunk.first; i < std::min(chunk.first + kBlocksPerChunk, image.num_blocks); ++i) MakeBlock(burst, image, i);
   });
-  ForEachChunk(burst, burst.pixel_chunks, burst.num_pixel_chunks,
-               [&](const Image& image, const Chunk& chunk) { MakePixels(burst, image, chunk.first, 0, 1); });
-  ForEachChunk(burst, burst.first_pass_chunks, burst.num_first_pass_chunks,
-               [&](const Image& image, const Chunk& chunk) { MakeFirstPass(burst, image, chunk.first, 0, 1); });
-  ForEachChunk(burst, burst.last_pass_chunks, burst.num_last_pass_chunks,
-               [&](const Image& image, const Chunk& chunk) { MakeLastPass(burst, image, chunk.first, 0, 1); });
+  ForEach(burst, tasks[kPixels], [&](const Image& image, const Chunk& chunk) { MakePixels(burst, image, chunk.first, 0, 1); });
+  ForEach(burst, tasks[kFirstPass], [&](const Image& image, const Chunk& chunk) { MakeFirstPass(burst, image, chunk.first, 0, 1); });
+  ForEach(burst, tasks[kLastPass], [&](const Image& image, const Chunk& chunk) { MakeLastPass(burst, image, chunk.first, 0, 1); });
+}
+
+}  // namespace
+
+void RunBurst(const Burst& burst) {
+  std::fill_n(burst.coefficients, burst.num_blocks * 64, int16_t{0});
+  std::fill_n(burst.failed, burst.num_images, uint8_t{0});
+  for (const Chunks(&tasks)[kTasks] : burst.chunks) RunGroup(burst, tasks);
 }
 
 }  // namespace headrace::testing
