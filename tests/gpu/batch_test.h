@@ -135,7 +135,9 @@ class BatchTest : public ::testing::Test {
  private:
   const IndexedJpeg& Image(size_t number, int interval) {
     const auto [at, is_new] = images_.try_emplace({number, interval});
-    if (is_new) EXPECT_TRUE(at->second.Make(IndexedFiles()[number], interval));
+    if (is_new) {
+      EXPECT_TRUE(at->second.Make(IndexedFiles()[number], interval));
+    }
     return at->second;
   }
 
