@@ -2,7 +2,9 @@
 // Pillow. Needs neither GPU nor CUDA.
 #include "tests/gpu/host_burst.h"
 
+#include <algorithm>
 #include <memory_resource>
+#include <vector>
 
 #include "core/augment/gpu/layout.h"
 #include "tests/gpu/batch_test.h"
@@ -39,12 +41,12 @@ using HostBurst = BatchTest;
 
 TEST_F(HostBurst, GivesTheCpusPixelsAndFloats) {
   HostMaker maker;
-  GivesTheCpusPixelsAndFloats(&maker, 100 / TEST_SLOWDOWN);
+  GivesTheCpusPixelsAndFloats(&maker, std::max(40 / TEST_SLOWDOWN, 1));
 }
 
 TEST_F(HostBurst, DamagedDataGivesTheCpusPixelsOrIsLeftToIt) {
   HostMaker maker;
-  DamagedDataGivesTheCpusPixelsOrIsLeftToIt(&maker, 50 / TEST_SLOWDOWN);
+  DamagedDataGivesTheCpusPixelsOrIsLeftToIt(&maker, std::max(16 / TEST_SLOWDOWN, 1));
 }
 
 }  // namespace

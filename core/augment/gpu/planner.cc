@@ -92,9 +92,10 @@ absl::StatusOr<ByteRange> NeededBytes(const ImageInfo& info, const EntryView& en
 }
 
 Planner::Planner(std::pmr::memory_resource* memory)
-    : images(memory), runs(memory), tables(memory), quant(memory), numbers(memory), chunks(kGroups, memory), values(memory),
-      data(memory) {
-  for (auto& group : chunks) group.resize(kTasks);
+    : images(memory), runs(memory), tables(memory), quant(memory), numbers(memory), values(memory), data(memory) {
+  for (auto& group : chunks) {
+    while (group.size() < kTasks) group.emplace_back(memory);
+  }
 }
 
 absl::Status Planner::Begin(const Recipe& recipe) {

@@ -36,7 +36,7 @@ class Planner {
   std::pmr::vector<HuffmanTable> tables;
   std::pmr::vector<uint16_t> quant;
   std::pmr::vector<int32_t> numbers;
-  std::pmr::vector<std::pmr::vector<std::pmr::vector<Chunk>>> chunks;  // by group and task
+  std::array<std::vector<std::pmr::vector<Chunk>>, kGroups> chunks;  // kTasks of them
   std::pmr::vector<uint32_t> values;  // the element of every byte, per channel
   std::pmr::vector<uint8_t> data;     // the images' bytes, 16 apart
   uint64_t num_blocks = 0, num_samples = 0, num_words = 0;
