@@ -73,7 +73,10 @@ class PipelineImpl : public Pipeline {
  public:
   explicit PipelineImpl(const PipelineOptions& options)
       : machinery_(std::make_shared<Machinery>(options)), device_memory_bytes_(options.device_memory_bytes) {}
-  ~PipelineImpl() override { machinery_->scheduler.Stop(); }
+  ~PipelineImpl() override {
+    machinery_->scheduler.Stop();
+    machinery_->gpus.Stop();
+  }
 
   absl::StatusOr<std::shared_ptr<Session>> Open(SessionSpec spec, const Cursor& cursor, Wake wake) override;
   PipelineStats stats() const override;
