@@ -237,7 +237,7 @@ bool Scheduler::Pick(Job* job, Group* home, bool* again) {
   if (working_ >= limit_.limit()) return false;  // each of those looks again when its unit is done
   for (auto& session : sessions_) {
     const int limit = session->spec().max_threads;
-    if (limit > 0 && session->threads >= limit) continue;
+    if (limit > 0 && session->threads - session->batches_on_gpu >= limit) continue;
     const SessionState::Work work = WorkFor(session.get());
     if (session->TakeWake()) wakes_.push_back(session);
     *again |= work == SessionState::Work::kAgain;

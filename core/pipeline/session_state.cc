@@ -117,6 +117,7 @@ Unit SessionState::Claim(uint32_t max_places) {
   ++fill.units_out;
   if (fill.claimed == fill.range.count) claiming_ = -1;
   ++threads;
+  if (gpu_ != nullptr) ++batches_on_gpu;
   return unit;
 }
 
@@ -134,6 +135,7 @@ Unit SessionState::ClaimLeft(uint32_t max_places) {
 
 bool SessionState::Finish(const Unit& unit, std::vector<BadOutcome>* bad, std::vector<uint32_t>* left) {
   --threads;
+  if (gpu_ != nullptr && !unit.is_left) --batches_on_gpu;
   BatchFill& fill = batch(unit.slot);
   fill.finished += unit.count;
   if (left != nullptr && !left->empty() && !fill.abandoned) {

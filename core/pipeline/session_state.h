@@ -97,7 +97,8 @@ class SessionState {
   uint64_t claimed_places() const { return claimed_places_; }
 
   // For the scheduler.
-  int threads = 0;  // that hold a unit
+  int threads = 0;         // that hold a unit
+  int batches_on_gpu = 0;  // of these: units of its GPU's thread
   Share share;
   uint64_t decode_ns = 0;  // thread time
   uint64_t batches = 0, samples = 0, bad_samples = 0, left_samples = 0;
