@@ -57,12 +57,18 @@ std::string ExpectedValue(const SessionSpec& spec, const hr_field_layout& field,
   return pixels;
 }
 
-std::string StoredValue(const hr_field_layout& field, const uint8_t* slot, uint32_t place) {
-  const auto* base = reinterpret_cast<const char*>(slot + field.offset);
+std::string StoredValue(const hr_field_layout& field, const uint8_t* values, uint32_t place) {
+  const auto* base = reinterpret_cast<const char*>(values);
   if (field.dtype != HR_TEXT) return std::string(base + place * SampleBytes(field), SampleBytes(field));
   const auto* ends = reinterpret_cast<const uint32_t*>(base);
   const uint32_t begin = place == 0 ? 0 : ends[place - 1];
   return std::string(base + 4 * field.shape[0] + begin, ends[place] - begin);
+}
+
+uint8_t* Map(int fd, uint64_t bytes) {
+  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  Require(base != MAP_FAILED, "mmap");
+  return static_cast<uint8_t*>(base);
 }
 
 }  // namespace
@@ -85,14 +91,23 @@ FakeClient::FakeClient(Pipeline* pipeline, const SessionSpec& spec, const Cursor
   wanted_ = session_->first_ticket();
   leased_.resize(static_cast<size_t>(num_slots_));
   seen_.resize(static_cast<size_t>(num_slots_));
-  void* base = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, session_->ring().fd(), 0);
-  Require(base != MAP_FAILED, "mmap");
-  base_ = static_cast<uint8_t*>(base);
+  base_ = Map(session_->ring().fd(), bytes_);
+  const DeviceRing* device = session_->ring().device();
+  Require((device != nullptr) == (layout_.device_field >= 0), "GPU memory without a field, or the other way round");
+  if (device == nullptr) return;
+  device_bytes_ = device->total_bytes();
+  device_base_ = Map(device->fd(), device_bytes_);
 }
 
 FakeClient::~FakeClient() {
   session_->Close(RingMemory::kKeep);
   ::munmap(base_, bytes_);
+  if (device_base_ != nullptr) ::munmap(device_base_, device_bytes_);
+}
+
+const uint8_t* FakeClient::Values(const hr_field_layout& field, const Lease& lease) const {
+  const bool on_device = &field - layout_.fields.data() == layout_.device_field;
+  return (on_device ? lease.device_bytes : lease.bytes) + field.offset;
 }
 
 std::optional<Lease> FakeClient::Poll() {
@@ -102,6 +117,7 @@ std::optional<Lease> FakeClient::Poll() {
     leased_[static_cast<size_t>(slot)] = seen_[static_cast<size_t>(slot)] = wanted_;
     Lease lease{slot, wanted_, line.length, line.status, line.bad_samples, {line.epoch, line.position},
                 {line.next_epoch, line.next_position}, base_ + HR_CONTROL_BYTES + static_cast<uint64_t>(slot) * layout_.slot_bytes};
+    if (device_base_ != nullptr) lease.device_bytes = device_base_ + static_cast<uint64_t>(slot) * layout_.device_slot_bytes;
     ++wanted_;
     return lease;
   }
@@ -163,7 +179,7 @@ std::string FakeClient::Differs(const Lease& lease) const {
   for (uint32_t place = 0; place < lease.length; ++place) {
     const uint64_t position = range.first_position + place;
     for (const hr_field_layout& field : layout_.fields) {
-      if (StoredValue(field, lease.bytes, place) !=
+      if (StoredValue(field, Values(field, lease), place) !=
           ExpectedValue(spec_, field, order.SampleAt(position), lease.start.epoch, position)) {
         return absl::StrCat("field ", std::string(field.name), " at place ", place, " of position ", position);
       }
@@ -176,7 +192,7 @@ uint64_t FakeClient::Digest(const Lease& lease) const {
   std::string all = absl::StrCat(lease.length, " ", lease.status, " ", lease.bad_samples, " ", lease.start.epoch, " ",
                                  lease.start.position);
   for (uint32_t place = 0; place < lease.length; ++place) {
-    for (const hr_field_layout& field : layout_.fields) all += StoredValue(field, lease.bytes, place);
+    for (const hr_field_layout& field : layout_.fields) all += StoredValue(field, Values(field, lease), place);
   }
   if (lease.status != 0) all += reinterpret_cast<const char*>(lease.bytes + layout_.error_offset);
   return std::hash<std::string>()(all);

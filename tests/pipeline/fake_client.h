@@ -1,4 +1,4 @@
-// A client in the tests' own process: maps a session's ring a second time and follows docs/protocol.md, with a condition
+// A client in the tests' own process: maps a session's ring (and a fake GPU's memory) a second time and follows docs/protocol.md, with a condition
 // variable in place of the socket. It looks at the ring only after a doorbell, so a bell that is not rung is a failed test.
 #pragma once
 
@@ -20,6 +20,7 @@ struct Lease {
   uint32_t ticket = 0, length = 0, status = 0, bad_samples = 0;
   Cursor start, next;
   const uint8_t* bytes = nullptr;
+  const uint8_t* device_bytes = nullptr;  // with the GPU engine: its slot in GPU memory
 };
 
 class FakeClient {
@@ -51,6 +52,8 @@ class FakeClient {
     bool rung = false;
     uint64_t count = 0;
   };
+  // Where the values of `field` lie.
+  const uint8_t* Values(const hr_field_layout& field, const Lease& lease) const;
   void ReleaseOlder(uint32_t first);
   void RingDaemon();
 
@@ -58,8 +61,8 @@ class FakeClient {
   const std::shared_ptr<Bell> bell_;
   std::shared_ptr<Session> session_;
   BatchLayout layout_;
-  uint8_t* base_ = nullptr;
-  uint64_t bytes_ = 0;
+  uint8_t *base_ = nullptr, *device_base_ = nullptr;
+  uint64_t bytes_ = 0, device_bytes_ = 0;
   int num_slots_ = 0;
   uint32_t wanted_ = 1;
   std::vector<uint32_t> leased_;  // per slot: ticket, or 0
