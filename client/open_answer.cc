@@ -89,7 +89,12 @@ Status ParseOpenAnswer(const std::string& body, hr_open_answer* out) {
   }
   if (out->memfd_bytes != HR_CONTROL_BYTES + out->num_slots * out->slot_bytes)
     return malformed("size of the ring");
-  if (out->device_slot_bytes > kMaxBytes / HR_MAX_SLOTS) return malformed("size of the slots on the GPU");
+  if (out->device_slot_bytes % 4096 != 0 || out->device_slot_bytes > kMaxBytes / HR_MAX_SLOTS)
+    return malformed("size of the slots on the GPU");
+  if (out->device_slot_bytes > 0 &&
+      (out->device_field >= out->num_fields || out->fields[out->device_field].dtype == HR_TEXT)) {
+    return malformed("field on the GPU");
+  }
   if (out->error_offset > out->slot_bytes - HR_ERROR_BYTES) return malformed("place of the report");
   for (uint32_t i = 0; i < out->num_fields; ++i) {
     const std::string problem = FieldProblem(*out, i);

@@ -110,6 +110,8 @@ std::string Ring::ReadReport(uint32_t slot) const {
 Status Ring::HandOut(uint32_t slot, uint32_t ticket, uint32_t length, uint32_t max_fields,
                      hr_batch* batch) {
   const uint32_t num_fields = std::min(max_fields, answer_.num_fields);
+  if (!lease_all_ && answer_.device_slot_bytes > 0 && answer_.device_field < num_fields)
+    return Error(HR_FAILED_PRECONDITION, "batches in GPU memory need hr_session_lease_all");
   // Leasing the last slot without a living tensor would leave the daemon nothing to fill while the
   // trainer waits for it.
   const bool is_last = num_leased_ + 1 >= answer_.num_slots;
@@ -119,10 +121,8 @@ Status Ring::HandOut(uint32_t slot, uint32_t ticket, uint32_t length, uint32_t m
   for (uint32_t i = 0; i < num_fields; ++i) {
     const hr_field_layout& field = answer_.fields[i];
     uint8_t* from = data(slot) + field.offset;
-    if (IsOnDevice(i)) {  // no address of this process
-      if (!lease_all_) return Error(HR_FAILED_PRECONDITION, "batches in GPU memory need hr_session_lease_all");
+    if (IsOnDevice(i))  // no address of this process
       from = reinterpret_cast<uint8_t*>(slot * answer_.device_slot_bytes + field.offset);
-    }
     if (!copy_all && (lease_all_ || field.bytes >= HR_SMALL_FIELD_BYTES)) {
       MakeView(field, length, from, process_, &state.living, &state.views[i]);
       batch->fields[i] = &state.views[i].managed;

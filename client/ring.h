@@ -42,7 +42,7 @@ class Ring {
 
   // Fills the batch's first `max_fields` fields, num_fields, length and leased from `slot`, and
   // leases the slot or gives it back at once. RESOURCE_EXHAUSTED when there is no memory for
-  // copies: the slot is untouched.
+  // copies, FAILED_PRECONDITION for a field in GPU memory without LeaseAll: the slot is untouched.
   Status HandOut(uint32_t slot, uint32_t ticket, uint32_t length, uint32_t max_fields,
                  hr_batch* batch);
   // From now on HandOut makes views of all fields and leases the last slot too.
