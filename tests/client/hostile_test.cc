@@ -31,7 +31,8 @@ INSTANTIATE_TEST_SUITE_P(Lies, MalformedOpenAnswerTest,
                                          "batch-none", "field-offset", "field-offset-wraps",
                                          "field-shape", "field-stride", "field-dims", "field-type",
                                          "field-name", "text-short", "report-offset", "slot-bytes",
-                                         "hash-endless", "no-memfd", "memfd-small",
+                                         "device-bytes", "device-bytes-odd", "device-bytes-few",
+                                         "device-field", "device-text", "hash-endless", "no-memfd", "memfd-small",
                                          "memfd-unsealed", "socket-as-memfd"));
 
 class MalformedFrameTest : public testing::TestWithParam<const char*> {};

@@ -222,6 +222,11 @@ bool Daemon::OnOpen(int fd, Peer& peer, uint32_t id, const std::string& body) {
   if (lie == "field-type") answer.fields[0].dtype = 77;
   if (lie == "field-name") memset(answer.fields[0].name, 'n', sizeof answer.fields[0].name);
   if (lie == "text-short") answer.fields[2].bytes = 4;
+  if (lie == "device-bytes") answer.device_slot_bytes = ~uint64_t{0} - 4095;
+  if (lie == "device-bytes-odd") answer.device_slot_bytes = answer.fields[0].bytes + 64;
+  if (lie == "device-bytes-few") answer.device_slot_bytes = 4096;
+  if (lie == "device-field") answer.device_slot_bytes = 1 << 20, answer.device_field = answer.num_fields;
+  if (lie == "device-text") answer.device_slot_bytes = 1 << 20, answer.device_field = 2;
   if (lie == "report-offset") answer.error_offset = answer.slot_bytes;
   if (lie == "slot-bytes") answer.slot_bytes = ~uint64_t{0} - 4095;
   if (lie == "hash-endless") memset(answer.dataset_hash, 'f', sizeof answer.dataset_hash);

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "client/protocol.h"
+
 namespace headrace::fake {
 
 inline constexpr int64_t kChannels = 3, kSide = 64;
@@ -22,7 +24,7 @@ inline float PixelOf(uint64_t epoch, uint64_t sample) {
 struct FakeDaemonOptions {
   uint64_t size = 1000;
   std::string hash = "00000000000000000000000000000000";
-  uint32_t protocol_version = 1, order_version = 1, pixel_version = 1;
+  uint32_t protocol_version = HR_PROTOCOL_VERSION, order_version = 1, pixel_version = 1;
   int64_t delay_us = 0;        // per batch
   int64_t start_delay_ms = 0;  // before the first connection is accepted
   int64_t die_after = -1;      // batches of all sessions: then kill -9 of itself
@@ -33,6 +35,7 @@ struct FakeDaemonOptions {
   uint32_t first_ticket = 1;
   uint32_t silent = 0;  // this message type is never answered
   bool die_at_seek = false;
+  bool on_gpu = false;  // `image` lies in GPU memory, which nobody can ask for
   std::string refuse;   // refuse every connection with this message
   std::string hostile;  // see HostileOpen and Fill in fake_daemon.cc
   int grace_ms = -1;    // private: end so long after the last connection

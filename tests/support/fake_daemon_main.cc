@@ -92,6 +92,8 @@ int main(int argc, char** argv) {
       is_private = true;
     } else if (word == "--die-at-seek") {
       options.die_at_seek = true;
+    } else if (word == "--on-gpu") {
+      options.on_gpu = true;
     } else if (const auto found = setters.find(word); found != setters.end() && i + 1 < argc) {
       found->second(argv[++i]);
     } else {

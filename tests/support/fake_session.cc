@@ -50,7 +50,9 @@ FakeSession::FakeSession(const FakeDaemonOptions& options, uint64_t id,
              Field("name", HR_TEXT, batch_size_, batch * (4 + kTextBytes)),
              Field("index", HR_INT64, batch_size_, batch * 8)};
   uint64_t end = 0;
+  if (options.on_gpu) device_slot_bytes_ = (fields_[0].bytes + 4095) / 4096 * 4096;
   for (hr_field_layout& field : fields_) {
+    if (options.on_gpu && field.ndim == 4) continue;
     field.offset = (end + 63) / 64 * 64;
     end = field.offset + field.bytes;
   }
@@ -90,6 +92,7 @@ hr_open_answer FakeSession::Answer() const {
   answer.slot_bytes = slot_bytes_;
   answer.memfd_bytes = HR_CONTROL_BYTES + num_slots_ * slot_bytes_;
   answer.error_offset = slot_bytes_ - HR_ERROR_BYTES;
+  answer.device_slot_bytes = device_slot_bytes_;
   std::copy(fields_.begin(), fields_.end(), answer.fields);
   return answer;
 }
@@ -155,7 +158,7 @@ void FakeSession::WriteBatch(uint32_t slot, uint64_t first, uint32_t count) {
   uint32_t end = 0;
   for (uint32_t i = 0; i < count; ++i) {
     const uint64_t sample = first + i;
-    std::fill_n(images + i * kImageElements, kImageElements, PixelOf(epoch_, sample));
+    if (!options_.on_gpu) std::fill_n(images + i * kImageElements, kImageElements, PixelOf(epoch_, sample));
     labels[i] = static_cast<int64_t>(10 * sample);
     indices[i] = static_cast<int64_t>(sample);
     const std::string name = "s" + std::to_string(sample);

@@ -38,7 +38,7 @@ class FakeSession {
   uint64_t epoch_ = 0, position_ = 0;
   uint32_t next_ticket_, next_slot_ = 0;
   std::vector<hr_field_layout> fields_;
-  uint64_t slot_bytes_ = 0;
+  uint64_t slot_bytes_ = 0, device_slot_bytes_ = 0;
   std::vector<uint32_t> last_ticket_;
   int memfd_ = -1;
   uint8_t* base_ = nullptr;
