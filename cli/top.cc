@@ -46,13 +46,13 @@ std::string FormatTable(const ServiceStats& before, const ServiceStats& now) {
       p.bad_samples);
   std::map<uint64_t, uint64_t> earlier;  // session → samples
   for (const ServiceStats::Session& session : before.sessions) earlier[session.stats.id] = session.stats.samples;
-  absl::StrAppendFormat(&text, "%8s %8s %9s %10s %7s %10s %6s %12s %6s  %s\n", "SESSION", "PID", "RANK", "SAMPLES/S",
+  absl::StrAppendFormat(&text, "%10s %8s %9s %10s %7s %10s %6s %12s %6s  %s\n", "SESSION", "PID", "RANK", "SAMPLES/S",
                         "READY", "MEMORY", "EPOCH", "POSITION", "BAD", "DATASET");
   for (const ServiceStats::Session& session : now.sessions) {
     const SessionStats& s = session.stats;
     const auto found = earlier.find(s.id);
     const double rate = found == earlier.end() ? 0 : PerSecond(s.samples, found->second, seconds);
-    absl::StrAppendFormat(&text, "%8d %8d %9s %10.0f %7s %10s %6d %12d %6d  %s\n", s.id, session.pid,
+    absl::StrAppendFormat(&text, "%10d %8d %9s %10.0f %7s %10s %6d %12d %6d  %s\n", s.id, session.pid,
                           absl::StrCat(s.rank, "/", s.world_size), rate, absl::StrCat(s.slots_ready, "/", s.slots),
                           Mebibytes(s.ring_bytes), s.cursor.epoch, s.cursor.position, s.bad_samples, s.dataset);
   }

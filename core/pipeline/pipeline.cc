@@ -4,6 +4,7 @@
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <random>
 #include <thread>
 #include <utility>
 
@@ -89,7 +90,8 @@ class PipelineImpl : public Pipeline {
   const std::shared_ptr<Machinery> machinery_;
   const uint64_t device_memory_bytes_;
   std::mutex mutex_;
-  uint64_t next_id_ = 1;
+  // Not 1: a client that has not noticed its daemon's death names its session to the next one.
+  uint64_t next_id_ = uint64_t{std::random_device()()} + 1;
   // By dataset object: sessions on the same one share what is verified.
   std::map<std::weak_ptr<const Dataset>, std::weak_ptr<VerifiedSamples>, std::owner_less<>> verified_;
 };

@@ -88,24 +88,6 @@ def test_batches_of_a_daemon_that_ends_again_and_again_are_the_same_and_held_one
         assert digest(batch) == undisturbed[step]
 
 
-def test_a_seek_that_meets_the_next_daemon_moves_no_other_session_of_the_process(dataset, start_daemon, undisturbed, tmp_path):
-    """The other session is the new daemon's first, as the seeking one was the old daemon's."""
-    socket = tmp_path / "headrace.sock"
-    daemon = start_daemon(Path(dataset).parent, socket=socket)
-    with open_loader(dataset, socket=str(socket)) as seeking, open_loader(dataset, socket=str(socket)) as other:
-        first, loop = next(iter(seeking)), batches(other)
-        taken = [digest(next(loop))]
-        daemon.kill()
-        start_daemon(Path(dataset).parent, socket=socket)
-        while other.stats()["reconnections"] == 0:
-            taken.append(digest(next(loop)))
-        seeking.set_epoch(0)
-        again = next(iter(seeking))
-        taken += [digest(batch) for _, batch in zip(range(40), loop)]
-        assert taken == undisturbed[: len(taken)]
-        assert digest(again) == digest(first) == undisturbed[0]
-
-
 def test_a_loop_whose_daemon_forgot_its_memory_waits_for_it(dataset, start_daemon, tmp_path, script):
     """The memory of a new daemon is still taken by a trainer that dies a little later."""
     socket = tmp_path / "headrace.sock"

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "core/batch/order.h"
@@ -229,6 +230,17 @@ TEST_F(PipelineTest, SessionsMayOutliveThePipeline) {
   client.Seek({0, 0});
   client.session()->MarkStopping("again");
   EXPECT_FALSE(client.Poll());
+}
+
+// A client that has not noticed its daemon's death names its session to the next one, which may know another of its process.
+TEST_F(PipelineTest, NoSessionHasTheNumberOfOneOfAnotherDaemon) {
+  std::set<uint64_t> numbers;
+  for (int daemon = 0; daemon < 3; ++daemon) {
+    const auto pipeline = MakePipeline(1);
+    FakeClient first(pipeline.get(), Spec(4)), second(pipeline.get(), Spec(4));
+    numbers.insert({first.session()->id(), second.session()->id()});
+  }
+  EXPECT_EQ(numbers.size(), 6u);
 }
 
 // Whatever a client stores anywhere in its ring at any time, the daemon lives and other sessions are served.
