@@ -28,6 +28,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kProgram[] = "headrace " HEADRACE_VERSION;
 constexpr int kJournalVersion = 1;
+// The first line while --overwrite removes what was there, so that after a kill the same command without it goes on.
+constexpr char kRemoving[] = "{}";
 
 uint64_t Chain(uint64_t hash, const void* data, size_t size) { return XXH3_64bits_withSeed(data, size, hash); }
 
@@ -91,7 +93,8 @@ class Packer {
     if (has_manifest && !has_journal && !options_.overwrite) return Exists();
     HEADRACE_ASSIGN_OR_RETURN(journal_, Journal::Open(dir));
     const Json description = DescribeRun(options_, *source_);
-    if (options_.overwrite) {
+    if (options_.overwrite || (journal_->header() == kRemoving && !has_manifest)) {
+      HEADRACE_RETURN_IF_ERROR(journal_->Begin(kRemoving));
       HEADRACE_RETURN_IF_ERROR(RemoveDataset(dir));
       HEADRACE_RETURN_IF_ERROR(journal_->Begin(description.dump()));
       return false;

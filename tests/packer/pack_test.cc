@@ -11,6 +11,7 @@
 #include "core/shard/dataset.h"
 #include "core/shard/format.h"
 #include "core/shard/manifest.h"
+#include "packer/journal.h"
 #include "packer/rebuild_index.h"
 #include "packer/verify.h"
 #include "tests/packer/pack_fixture.h"
@@ -190,6 +191,22 @@ TEST_F(ResumeTest, OverwriteBeginsAnew) {
   const auto summary = Run();
   ASSERT_TRUE(summary.ok()) << summary.status();
   EXPECT_EQ(summary->samples_kept, 0u);
+}
+
+TEST_F(PackTest, AKillWhileOverwriteRemovesTheShardsLeavesSomethingToGoOnFrom) {
+  ASSERT_TRUE(Run().ok());
+  fs::remove(options_.destination + "/dataset.json");
+  for (int i = 0; i < 2; ++i) {  // not by --overwrite: whose shards these are is not known
+    const auto refused = Run();
+    EXPECT_TRUE(absl::IsFailedPrecondition(refused.status())) << refused.status();
+  }
+  auto journal = Journal::Open(options_.destination);
+  ASSERT_TRUE(journal.ok() && (*journal)->Begin("{}").ok());
+  journal->reset();
+  const auto summary = Run();
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(summary->samples_kept, 0u);
+  EXPECT_FALSE(fs::exists(options_.destination + "/pack.journal"));
 }
 
 TEST_F(PackTest, AKillBehindTheLastStepLeavesNothingToDo) {
