@@ -83,6 +83,7 @@ absl::Status Detach() {
 // Blocked before any thread starts, so that only the event loop sees them.
 absl::StatusOr<UniqueFd> TakeSignals() {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes holds for memfds too: a ring above it is an error
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);

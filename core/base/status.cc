@@ -1,13 +1,15 @@
 #include "core/base/status.h"
 
-#include <cstring>
+#include <cerrno>
 
 #include "absl/strings/str_cat.h"
 
 namespace headrace {
 
 absl::Status ErrnoStatus(int error, const std::string& what) {
-  return absl::ErrnoToStatus(error, what);
+  const absl::Status status = absl::ErrnoToStatus(error, what);
+  if (error != EMFILE) return status;
+  return absl::Status(status.code(), absl::StrCat(status.message(), " (raise the limit: ulimit -n, LimitNOFILE)"));
 }
 
 absl::Status Annotate(const absl::Status& status, const std::string& prefix) {

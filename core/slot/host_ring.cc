@@ -57,13 +57,13 @@ absl::StatusOr<std::unique_ptr<HostRing>> HostRing::Create(int num_slots, uint64
   if (!ring->fd_.valid()) return ErrnoStatus(errno, "memfd_create for a session's ring");
   const uint64_t bytes = ring->total_bytes();
   if (::ftruncate(ring->fd(), static_cast<off_t>(bytes)) != 0) {
-    return ErrnoStatus(errno, absl::StrCat("ftruncate of a session's ring to ", bytes, " bytes"));
+    return MemoryRefused(errno, bytes);
   }
   if (::fcntl(ring->fd(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return ErrnoStatus(errno, "sealing a session's ring");
   }
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd(), 0);
-  if (base == MAP_FAILED) return ErrnoStatus(errno, absl::StrCat("mapping a session's ring of ", bytes, " bytes"));
+  if (base == MAP_FAILED) return MemoryRefused(errno, bytes);
   ring->base_ = static_cast<uint8_t*>(base);
   (void)::madvise(base, bytes, MADV_DONTDUMP);  // batches do not belong into a core file
   PreferNode(base, bytes, numa_node);

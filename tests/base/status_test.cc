@@ -14,6 +14,7 @@ TEST(Status, TurnsErrnoIntoACodeAndSaysWhat) {
   EXPECT_EQ(ErrnoStatus(EACCES, "x").code(), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(ErrnoStatus(ENOENT, "cannot open f").message(),
             "cannot open f: No such file or directory");
+  EXPECT_EQ(ErrnoStatus(EMFILE, "x").message(), "x: Too many open files (raise the limit: ulimit -n, LimitNOFILE)");
 }
 
 TEST(Status, AnnotatesErrorsOnly) {
