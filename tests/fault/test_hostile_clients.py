@@ -45,7 +45,8 @@ def undisturbed(daemon, dataset):
     wait_until(lambda: len(connection.request(STATS, {})["sessions"]) == 1, 20, "the end of the other sessions")
     wait_until(lambda: connection.request(STATS, {})["host_memory_used"] == before[0], 20, "the release of the rings")
     wait_until(lambda: descriptors(daemon) <= before[1], 20, "the release of the descriptors")
-    wait_until(lambda: memory_kb(daemon) < before[2] + 8_000, 20, "the release of the memory")
+    # malloc keeps the heap of the peak: some 25 kB of each of a thousand sessions, the same again the next time.
+    wait_until(lambda: memory_kb(daemon) < before[2] + 40_000, 20, "the release of the memory")
 
 
 def test_a_trainer_that_is_killed_with_every_slot_leased_frees_them_all(daemon, dataset, undisturbed, script):

@@ -63,7 +63,7 @@ class Connection:
 
     def hello(self):
         """The daemon's pid."""
-        self.send(HELLO, struct.pack("<2I", 1, 0))
+        self.send(HELLO, struct.pack("<2I", 2, 0))
         return struct.unpack("<3Ii32s", self.read()[1])[3]
 
     def close(self):
