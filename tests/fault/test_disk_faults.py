@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from headrace_cli import headrace as command
-from processes import wait_until
+from processes import Daemon, wait_until
 
 import headrace
 
@@ -162,6 +162,54 @@ except (FileNotFoundError, PermissionError) as error:
     program = ["unshare", "--mount", sys.executable, "-c", code, dataset, executable, str(tmp_path), support]
     done = subprocess.run(program, capture_output=True, text=True, timeout=120)
     assert done.stdout == "named 0\n", done.stdout + done.stderr
+
+
+# Reads of shards fail while the file $BROKEN is there.
+BROKEN_DISK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static int is_broken(int fd) {
+  char link[64], path[4096] = "";
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  return access(getenv("BROKEN"), F_OK) == 0 && readlink(link, path, sizeof path - 1) > 0 && strstr(path, ".lmdb");
+}
+ssize_t pread(int fd, void *data, size_t size, off_t at) {
+  static ssize_t (*real)(int, void *, size_t, off_t);
+  if (!real) real = dlsym(RTLD_NEXT, "pread");
+  if (!is_broken(fd)) return real(fd, data, size, at);
+  errno = EIO;
+  return -1;
+}
+ssize_t pread64(int fd, void *data, size_t size, off_t at) { return pread(fd, data, size, at); }
+"""
+
+
+def test_reads_that_fail_are_named_and_come_again_with_the_disk(dataset, executable, tmp_path, monkeypatch):
+    (tmp_path / "disk.c").write_text(BROKEN_DISK)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "disk.so", tmp_path / "disk.c"], check=True, timeout=60)
+    monkeypatch.setenv("BROKEN", str(tmp_path / "broken"))
+    monkeypatch.setenv("LD_PRELOAD", str(tmp_path / "disk.so"))
+    daemon = Daemon(executable, os.path.dirname(dataset), tmp_path / "daemon.sock")
+    monkeypatch.delenv("LD_PRELOAD")
+    try:
+        with load(dataset, daemon) as loader:
+            whole = rest_of(iter(loader))
+            (tmp_path / "broken").touch()
+            loader.set_epoch(5)  # not what is ready already
+            got, errors = rest_of(iter(loader))
+            assert not got and [error.sample for error in errors] == list(range(0, 131, 10))
+            for error in errors:
+                assert "00000.lmdb: Input/output error" in error.reason, error  # its name lies there, too
+            (tmp_path / "broken").unlink()
+            loader.set_epoch(9)
+            assert rest_of(iter(loader)) == whole
+    finally:
+        daemon.end()
 
 
 def test_a_description_of_another_version_says_both_versions(served):

@@ -1,4 +1,4 @@
-"""docs/security.md: what other users cannot do, and that each line's tests are there."""
+"""docs/security.md: what other users cannot do; and that the tests which it and docs/faults.md name are there."""
 
 import os
 import re
@@ -114,11 +114,12 @@ def test_only_the_daemons_own_user_may_shut_it_down(shared, tmp_path):
     assert shared.process.wait(20) == 0
 
 
-def test_the_page_names_tests_that_are_there():
-    page = (REPOSITORY / "docs" / "security.md").read_text()
-    named = re.findall(r"`(tests/[\w/]+\.(?:cc|py))`(?::\s+((?:\w+(?:,\s+)?)+))?", page)
+@pytest.mark.parametrize("page", ["security.md", "faults.md"])
+def test_the_page_names_tests_that_are_there(page):
+    text = (REPOSITORY / "docs" / page).read_text()
+    named = re.findall(r"`(tests/[\w/]+\.(?:cc|py))`(?::\s+((?:\w+(?:,\s+)?)+))?", text)
     assert len(named) > 30
     for path, names in named:
-        text = (REPOSITORY / path).read_text()
+        source = (REPOSITORY / path).read_text()
         for name in filter(None, re.split(r",\s+", names)):
-            assert re.search(rf"\b{name}\b", text), f"{path} has no {name}"
+            assert re.search(rf"\b{name}\b", source), f"{path} has no {name}"
