@@ -24,6 +24,7 @@ void AddInspect(CLI::App& app, int* exit_code);
 void AddVerify(CLI::App& app, int* exit_code);
 void AddUnpack(CLI::App& app, int* exit_code);
 void AddIndex(CLI::App& app, int* exit_code);
+void AddBad(CLI::App& app, int* exit_code);
 void AddAudit(CLI::App& app, int* exit_code);
 void AddServe(CLI::App& app, int* exit_code);
 void AddTop(CLI::App& app, int* exit_code);

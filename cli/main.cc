@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
   headrace::AddVerify(app, &exit_code);
   headrace::AddUnpack(app, &exit_code);
   headrace::AddIndex(app, &exit_code);
+  headrace::AddBad(app, &exit_code);
 #ifdef HEADRACE_CLI_AUDIT
   headrace::AddAudit(app, &exit_code);
 #endif

@@ -98,13 +98,19 @@ Ring::Found Ring::Find(uint32_t ticket, uint32_t* slot) {
 
 Ring::Line Ring::ReadLine(uint32_t slot) const {
   const auto& line = control_->slots[slot];
-  return {line.length,   line.status,     line.bad_samples,  line.epoch,
+  return {line.length,   line.status,     line.bad_samples,  line.counted_bad, line.epoch,
           line.position, line.next_epoch, line.next_position};
 }
 
 std::string Ring::ReadReport(uint32_t slot) const {
   const char* report = reinterpret_cast<const char*>(data(slot) + answer_.error_offset);
   return std::string(report, strnlen(report, HR_ERROR_BYTES));
+}
+
+uint64_t Ring::ReadCountedBad(uint32_t slot, uint32_t i) const {
+  uint64_t sample;
+  memcpy(&sample, data(slot) + answer_.error_offset + sizeof(sample) * i, sizeof(sample));
+  return sample;
 }
 
 Status Ring::HandOut(uint32_t slot, uint32_t ticket, uint32_t length, uint32_t max_fields,

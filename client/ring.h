@@ -33,12 +33,14 @@ class Ring {
   // The daemon's line of a slot that is ready, copied once: the daemon's memory is looked at only
   // there.
   struct Line {
-    uint32_t length, status, bad_samples;
+    uint32_t length, status, bad_samples, counted_bad;
     uint64_t epoch, position, next_epoch, next_position;
   };
   Line ReadLine(uint32_t slot) const;
   // The report of a slot whose status is not OK.
   std::string ReadReport(uint32_t slot) const;
+  // Sample `i` of a line's `counted_bad`, which is HR_MAX_COUNTED_BAD at most.
+  uint64_t ReadCountedBad(uint32_t slot, uint32_t i) const;
 
   // Fills the batch's first `max_fields` fields, num_fields, length and leased from `slot`, and
   // leases the slot or gives it back at once. RESOURCE_EXHAUSTED when there is no memory for

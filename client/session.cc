@@ -2,12 +2,16 @@
 
 #include <string.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "client/open_answer.h"
 
 namespace headrace::client {
 namespace {
 
 constexpr int kMaxBrokenInARow = 3;
+constexpr size_t kMaxCountedBad = 10000;  // the largest max_bad
 constexpr uint32_t kOpenRequestId = 1;
 constexpr uint32_t kLastTicket = 0xFFFF0000;  // reopen rather than let 32 bits wrap
 
@@ -123,6 +127,9 @@ bool Session::TryNext(uint32_t max_fields, hr_batch* batch, Status* status) {
 
 Status Session::HandOut(const Ring::Line& line, uint32_t slot, uint32_t max_fields,
                         hr_batch* batch) {
+  std::vector<uint64_t> counted;
+  for (uint32_t i = 0; i < std::min(line.counted_bad, HR_MAX_COUNTED_BAD); ++i)
+    counted.push_back(ring_->ReadCountedBad(slot, i));
   Status status = ring_->HandOut(slot, wanted_, line.length, max_fields, batch);
   if (!status.ok()) return status;  // no memory for copies: nothing has moved
   if (batch->leased == 0 && line.length > 0) Add(copied_batches_, 1);
@@ -131,6 +138,7 @@ Status Session::HandOut(const Ring::Line& line, uint32_t slot, uint32_t max_fiel
   batch->next_epoch = line.next_epoch;
   batch->next_position = line.next_position;
   batch->bad_samples = line.bad_samples;
+  if (counted_bad_.size() < kMaxCountedBad) counted_bad_.insert(counted.begin(), counted.end());
   Advance(line);
   return status;
 }
@@ -244,7 +252,17 @@ Status Session::SendOpen(const Deadline& deadline) {
   std::string body = "{\"spec\": " + spec_json_ + ", \"dataset_hash\": ";
   body += dataset_hash_.empty() ? "null" : "\"" + dataset_hash_ + "\"";
   body += ", \"epoch\": " + std::to_string(cursor_.epoch) +
-          ", \"position\": " + std::to_string(cursor_.position) + "}";
+          ", \"position\": " + std::to_string(cursor_.position);
+  if (!counted_bad_.empty()) {
+    char before = '[';
+    body += ", \"counted_bad\": ";
+    for (uint64_t sample : counted_bad_) {
+      body += before + std::to_string(sample);
+      before = ',';
+    }
+    body += "]";
+  }
+  body += "}";
   return connection_->Send(HR_OPEN, kOpenRequestId, body.data(), body.size(), deadline);
 }
 

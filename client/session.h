@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "client/control.h"
@@ -69,6 +70,8 @@ class Session {
   uint32_t wanted_ = 0;  // ticket
   bool opened_before_ = false, lease_all_ = false;
   hr_open_answer info_{};
+  // Samples of the batches handed out that count towards max_bad, for the next daemon.
+  std::set<uint64_t> counted_bad_;
 
   std::unique_ptr<Connection>
       connection_;  // with ring_: open; without: OPEN is sent and not answered

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "core/shard/known_bad.h"
 #include "core/shard/manifest.h"
 #include "packer/journal.h"
 
@@ -75,6 +76,7 @@ absl::Status RemoveDataset(const std::string& dir) {
   HEADRACE_RETURN_IF_ERROR(Remove(absl::StrCat(dir, "/", kManifestName)));
   HEADRACE_RETURN_IF_ERROR(Remove(absl::StrCat(dir, "/", kManifestName, ".tmp")));
   HEADRACE_RETURN_IF_ERROR(Remove(absl::StrCat(dir, "/report.csv")));
+  HEADRACE_RETURN_IF_ERROR(Remove(absl::StrCat(dir, "/", KnownBad::kFileName)));
   return RemoveShards(dir, 0);
 }
 

@@ -52,6 +52,24 @@ absl::StatusOr<hr_open_answer> MakeAnswer(const Session& session) {
   return answer;
 }
 
+// At most max_bad different ones: what a session counts never grows beyond it.
+absl::StatusOr<std::vector<uint64_t>> ReadCountedBad(const nlohmann::json& request, const SessionSpec& spec) {
+  std::vector<uint64_t> samples;
+  if (!request.contains("counted_bad")) return samples;
+  const nlohmann::json& list = request["counted_bad"];
+  const auto is_sample = [&](const nlohmann::json& n) { return n.is_number_unsigned() && n.get<uint64_t>() < spec.dataset->size(); };
+  if (!list.is_array() || !std::all_of(list.begin(), list.end(), is_sample)) {
+    return absl::InvalidArgumentError("counted_bad is not a list of samples");
+  }
+  samples = list.get<std::vector<uint64_t>>();
+  std::sort(samples.begin(), samples.end());
+  samples.erase(std::unique(samples.begin(), samples.end()), samples.end());
+  if (static_cast<int64_t>(samples.size()) > std::max<int64_t>(spec.max_bad, 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("counted_bad names ", samples.size(), " samples; max_bad is ", spec.max_bad));
+  }
+  return samples;
+}
+
 double CpuSeconds() {
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
@@ -68,10 +86,19 @@ Service::~Service() {
   for (auto& [id, entry] : sessions_) entry.session->Close(RingMemory::kKeep);
 }
 
+std::shared_ptr<KnownBad> Service::KnownBadOf(const std::shared_ptr<const Dataset>& dataset) {
+  const std::lock_guard lock(known_bad_mutex_);
+  std::erase_if(known_bad_, [](const auto& entry) { return entry.first.expired(); });
+  std::weak_ptr<KnownBad>& known = known_bad_[dataset];
+  std::shared_ptr<KnownBad> made = known.lock();
+  if (made == nullptr) known = made = std::make_shared<KnownBad>(dataset, DefaultStateDir());
+  return made;
+}
+
 absl::StatusOr<OpenedSession> Service::Open(const std::string& body, const Peer& peer,
                                             std::shared_ptr<const Doorbell> doorbell) {
   HEADRACE_ASSIGN_OR_RETURN(const nlohmann::json request,
-                            ParseRequest(body, {"spec", "dataset_hash", "epoch", "position"}));
+                            ParseRequest(body, {"spec", "dataset_hash", "epoch", "position", "counted_bad"}));
   HEADRACE_ASSIGN_OR_RETURN(const uint64_t epoch, NumberOf(request, "epoch", 0));
   HEADRACE_ASSIGN_OR_RETURN(const uint64_t position, NumberOf(request, "position", 0));
   const auto open = [this](const std::string& path) { return datasets_.Get(path); };
@@ -85,6 +112,8 @@ absl::StatusOr<OpenedSession> Service::Open(const std::string& body, const Peer&
     }
   }
   HEADRACE_RETURN_IF_ERROR(CheckPosition(*spec.dataset, position));
+  HEADRACE_ASSIGN_OR_RETURN(spec.counted_bad, ReadCountedBad(request, spec));
+  spec.known_bad = KnownBadOf(spec.dataset);
 
   Pipeline::Wake wake = [doorbell] { doorbell->Ring(); };
   HEADRACE_ASSIGN_OR_RETURN(std::shared_ptr<Session> session,

@@ -69,6 +69,9 @@ class Service {
   void MarkStopping(const std::string& reason);
 
  private:
+  // The same for all sessions of a dataset. Blocks on the disk.
+  std::shared_ptr<KnownBad> KnownBadOf(const std::shared_ptr<const Dataset>& dataset);
+
   struct Entry {
     std::shared_ptr<Session> session;
     std::shared_ptr<const Doorbell> doorbell;
@@ -80,6 +83,8 @@ class Service {
 
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   DatasetCache datasets_;
+  std::mutex known_bad_mutex_;
+  std::map<std::weak_ptr<const Dataset>, std::weak_ptr<KnownBad>, std::owner_less<>> known_bad_;
   std::unique_ptr<Pipeline> pipeline_;
   mutable std::mutex mutex_;
   std::map<uint64_t, Entry> sessions_;

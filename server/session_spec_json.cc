@@ -93,6 +93,10 @@ absl::Status ReadKey(const std::string& key, const Json& value, SessionSpec* spe
         {{"fail", OnBadSample::kFail}, {"skip", OnBadSample::kSkip}, {"substitute", OnBadSample::kSubstitute}},
         &spec->on_bad_sample);
   }
+  if (key == "max_bad") {
+    spec->max_bad = -1;
+    return value.is_null() ? absl::OkStatus() : Read<int64_t>(key, value, 0, kMaxBad, &spec->max_bad);
+  }
   if (key == "engine") {
     return Read<Engine>(key, value, {{"auto", Engine::kAuto}, {"cpu", Engine::kCpu}, {"gpu", Engine::kGpu}}, &spec->engine);
   }

@@ -39,6 +39,8 @@ class SampleRenderer::Impl {
     Rect source;
     HEADRACE_RETURN_IF_ERROR(PlanSteps(draw.steps, static_cast<int>(info.oriented_height()),
                                        static_cast<int>(info.oriented_width()), &stages_, &source));
+    const Rect stored = StoredRegion(source, info);
+    if (image.stored_rows != nullptr) *image.stored_rows = static_cast<uint32_t>(stored.top + stored.height);
     bool done = false;
     if (image.entries != nullptr) {
       HEADRACE_ASSIGN_OR_RETURN(done, RenderFromEntries(image, source, out));
@@ -48,7 +50,7 @@ class SampleRenderer::Impl {
       HEADRACE_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes,
                                 image.read(0, image.file_bytes));
       HEADRACE_RETURN_IF_ERROR(
-          decoder_.Decode(bytes, info, StoredRegion(source, info), &image_, warning));
+          decoder_.Decode(bytes, info, stored, &image_, warning));
       Compute(info.orientation, source, out);
     }
     Trim(&image_);

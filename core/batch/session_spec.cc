@@ -68,6 +68,10 @@ absl::Status SessionSpec::Validate() const {
   HEADRACE_RETURN_IF_ERROR(CheckRange("rank", rank, 0, world_size - 1));
   HEADRACE_RETURN_IF_ERROR(CheckRange("prefetch_factor", prefetch_factor, 0, kMaxPrefetchFactor));
   HEADRACE_RETURN_IF_ERROR(CheckRange("num_workers", max_threads, 0, kMaxThreads));
+  HEADRACE_RETURN_IF_ERROR(CheckRange("max_bad", max_bad, -1, kMaxBad));
+  if (max_bad >= 0 && on_bad_sample == OnBadSample::kFail) {
+    return absl::InvalidArgumentError("max_bad limits what on_bad_sample = skip or substitute pass over; it is fail");
+  }
   HEADRACE_RETURN_IF_ERROR(CheckFields(*this));
   if (std::find(fields.begin(), fields.end(), "image") != fields.end()) {
     if (recipe.dtype == DType::kUInt8 && recipe.normalize) {

@@ -8,6 +8,7 @@
 
 #include "core/augment/recipe.h"
 #include "core/shard/dataset.h"
+#include "core/shard/known_bad.h"
 
 namespace headrace {
 
@@ -20,6 +21,8 @@ enum class OnBadSample : uint8_t { kFail, kSkip, kSubstitute };
 inline constexpr uint32_t kOrderVersion = 1;
 inline constexpr uint32_t kPixelVersion = 1;
 
+inline constexpr int64_t kMaxBad = 10'000;  // the most that max_bad can be: a client carries the numbers
+
 struct SessionSpec {
   std::shared_ptr<const Dataset> dataset;
   Recipe recipe;
@@ -30,6 +33,10 @@ struct SessionSpec {
   Shuffle shuffle = Shuffle::kNone;
   LastBatch last_batch = LastBatch::kPartial;
   OnBadSample on_bad_sample = OnBadSample::kFail;
+  int64_t max_bad = -1;  // different bad samples that kSkip and kSubstitute pass over; −1: any number
+  // Samples that count towards max_bad from the beginning: of the same session, before its daemon died.
+  std::vector<uint64_t> counted_bad;
+  std::shared_ptr<KnownBad> known_bad;  // of `dataset`; null: nothing is remembered
   int prefetch_factor = 2;  // slots = prefetch_factor + 2
   int max_threads = 0;      // num_workers; 0: as many as the daemon has
   int numa_node = -1;       // where slots and threads are to be near (the trainer's GPU's node); −1: anywhere

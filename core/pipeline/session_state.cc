@@ -1,7 +1,10 @@
 #include "core/pipeline/session_state.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace headrace {
 namespace {
@@ -17,7 +20,8 @@ SessionState::SessionState(uint64_t id, SessionSpec spec, BatchLayout layout, st
                            std::shared_ptr<VerifiedSamples> verified, const Cursor& cursor, Wake wake)
     : id_(id), spec_(std::move(spec)), layout_(std::move(layout)), verified_(std::move(verified)),
       wake_(std::move(wake)), ring_(std::move(ring)), gpu_(gpu), ring_bytes_(ring_->total_bytes()),
-      slots_(static_cast<size_t>(ring_->num_slots())), cursor_(Normalized(spec_, cursor)) {
+      slots_(static_cast<size_t>(ring_->num_slots())), cursor_(Normalized(spec_, cursor)),
+      counted_bad_(spec_.counted_bad.begin(), spec_.counted_bad.end()) {
   for (size_t i = 0; i < slots_.size(); ++i) batches_.push_back(std::make_unique<BatchFill>());
 }
 
@@ -178,10 +182,39 @@ void SessionState::PublishInOrder() {
   }
 }
 
+// Batches are counted as they are handed out, so that threads do not decide which one goes beyond max_bad: that one fails, and
+// counts for nothing. Otherwise the samples that were not bad before go to the client, which names them to the next daemon.
+uint32_t SessionState::CountBad(int slot) {
+  BatchFill& fill = batch(slot);
+  if (spec_.max_bad < 0 || fill.status != 0 || fill.bad.empty()) return 0;
+  std::vector<const BadSample*> fresh;
+  for (const BadOutcome& outcome : fill.bad) {
+    if (counted_bad_.insert(outcome.sample.sample).second) fresh.push_back(&outcome.sample);
+  }
+  uint8_t* const memory = ring_->slot(slot);
+  const size_t before = counted_bad_.size() - fresh.size();
+  const size_t room = std::min<size_t>(static_cast<size_t>(spec_.max_bad) - before, HR_MAX_COUNTED_BAD);
+  if (fresh.size() > room) {
+    BadSample newest = *fresh[room];
+    absl::StrAppend(&newest.reason, "; with this batch ", counted_bad_.size(), " samples of this session are bad, max_bad is ",
+                    spec_.max_bad, fresh.size() > HR_MAX_COUNTED_BAD ? absl::StrCat(", ", HR_MAX_COUNTED_BAD, " in one batch") : "");
+    for (const BadSample* sample : fresh) counted_bad_.erase(sample->sample);
+    WriteBadBatchReport(layout_, spec_.dataset->dir(), newest, memory);
+    fill.length = 0;
+    fill.status = static_cast<uint32_t>(absl::StatusCode::kDataLoss);
+    return 0;
+  }
+  for (size_t i = 0; i < fresh.size(); ++i) {
+    std::memcpy(memory + layout_.error_offset + 8 * i, &fresh[i]->sample, 8);
+  }
+  return static_cast<uint32_t>(fresh.size());
+}
+
 void SessionState::Publish(int slot) {
   BatchFill& fill = batch(slot);
   hr_control* control = ring_->control();
   hr_control::hr_slot_line& line = control->slots[slot];
+  line.counted_bad = CountBad(slot);
   line.length = fill.length;
   line.status = fill.status;
   line.bad_samples = static_cast<uint32_t>(fill.bad.size());

@@ -116,6 +116,7 @@ class SessionState {
   void Begin(int slot);
   void PublishInOrder();
   void Publish(int slot);
+  uint32_t CountBad(int slot);
   void AbandonAll();
 
   const uint64_t id_;
@@ -141,6 +142,7 @@ class SessionState {
   bool closed_ = false, wake_wanted_ = false;
   uint64_t sequence_ = 0, claimed_places_ = 0;
   std::unordered_set<uint64_t> reported_;
+  std::unordered_set<uint64_t> counted_bad_;  // under max_bad: never more than that
 };
 
 }  // namespace headrace

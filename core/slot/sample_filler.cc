@@ -1,6 +1,7 @@
 #include "core/slot/sample_filler.h"
 
 #include <cstring>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 
@@ -10,6 +11,17 @@ namespace {
 template <typename T>
 void Store(const hr_field_layout& field, const SampleFiller::Target& target, T value) {
   std::memcpy(target.slot.host + field.offset + target.place * sizeof(T), &value, sizeof(T));
+}
+
+// The stages before name shard and sample themselves; reports have them in keys of their own.
+std::string ReasonOf(const Dataset& dataset, uint64_t sample, const absl::Status& status) {
+  std::string reason(status.message());
+  const std::string prefix = absl::StrCat("shard ", dataset.Locate(sample).first, ", sample ", sample);
+  if (reason.compare(0, prefix.size(), prefix) == 0) {
+    reason.erase(0, prefix.size());
+    reason.erase(0, reason.find_first_not_of(",: "));
+  }
+  return reason;
 }
 
 }  // namespace
@@ -63,25 +75,47 @@ absl::Status SampleFiller::FillImage(const SessionSpec& spec, const BatchLayout&
   const hr_field_layout& field = layout.fields[i];
   const int number = layout.dataset_fields[i];
   DrawFor(spec, target);
-  const auto read = [&](uint64_t begin, uint64_t end) {
-    return reader_.ReadRange(*spec.dataset, row_, number, begin, end, verify, verified);
+  // Unchecked bytes may be decoded to something: what is known of checked ones says nothing about them.
+  KnownBad* const known_bad = verify == Verify::kNever ? nullptr : spec.known_bad.get();
+  uint32_t stored_rows = 0;
+  bool is_known = false, is_read = false;
+  const auto read = [&](uint64_t begin, uint64_t end) -> absl::StatusOr<absl::Span<const uint8_t>> {
+    if (known_bad != nullptr) {
+      if (std::optional<std::string> reason = known_bad->Find(row_.sample, stored_rows)) {
+        is_known = true;
+        return absl::DataLossError(*std::move(reason));
+      }
+    }
+    auto bytes = reader_.ReadRange(*spec.dataset, row_, number, begin, end, verify, verified);
+    is_read = bytes.ok();
+    return bytes;
   };
   EncodedImage image = {&row_.image, row_.values[static_cast<size_t>(number)].location.length, read};
+  image.stored_rows = &stored_rows;
   if (ReadEntries(spec)) {
     image.entries = &entries_.view();
     image.frame = &entries_.frame();
   }
   const uint64_t bytes = SampleBytes(field), offset = field.offset + target.place * bytes;
-  if (target.slot.device == nullptr) return renderer_.Render(image, spec.recipe, draw_, target.slot.host + offset, &warning_);
-  staging_.resize(bytes);
-  HEADRACE_RETURN_IF_ERROR(renderer_.Render(image, spec.recipe, draw_, staging_.data(), &warning_));
-  target.slot.device->Write(target.slot.device_slot, offset, staging_);
-  return absl::OkStatus();
+  const bool is_on_device = target.slot.device != nullptr;
+  if (is_on_device) staging_.resize(bytes);
+  absl::Status status =
+      renderer_.Render(image, spec.recipe, draw_, is_on_device ? staging_.data() : target.slot.host + offset, &warning_);
+  if (!status.ok() && known_bad != nullptr && !is_known) {
+    if (is_read) {
+      known_bad->Add(row_.sample, stored_rows, ReasonOf(*spec.dataset, row_.sample, status));
+    } else if (absl::IsDataLoss(status) && reader_.Read(*spec.dataset, row_, number, Verify::kNever, nullptr).ok()) {
+      known_bad->Add(row_.sample, 0, ReasonOf(*spec.dataset, row_.sample, status));  // its hash: no error of the disk's
+    }
+  }
+  if (status.ok() && is_on_device) target.slot.device->Write(target.slot.device_slot, offset, staging_);
+  return status;
 }
 
 absl::Status SampleFiller::AddToBurst(const SessionSpec& spec, const BatchLayout& layout, uint64_t sample, const Target& target,
                                       Verify verify, VerifiedSamples* verified, Gpu* gpu) {
   HEADRACE_RETURN_IF_ERROR(spec.dataset->ReadRow(sample, &row_));
+  if (spec.known_bad != nullptr && spec.known_bad->Find(sample, UINT32_MAX)) return absl::UnimplementedError("perhaps bad");
   const auto image = static_cast<size_t>(layout.device_field);
   for (size_t i = 0; i < layout.fields.size(); ++i) {
     if (i != image) HEADRACE_RETURN_IF_ERROR(FillField(spec, layout, i, target, verify, verified));
@@ -109,13 +143,7 @@ BadSample MakeBadSample(const Dataset& dataset, uint64_t sample, uint32_t place,
   bad.place = place;
   bad.sample = sample;
   bad.shard = dataset.Locate(sample).first;
-  bad.reason = std::string(status.message());
-  // The stages before name shard and sample themselves; the report has them in keys of their own.
-  const std::string prefix = absl::StrCat("shard ", bad.shard, ", sample ", sample);
-  if (bad.reason.compare(0, prefix.size(), prefix) == 0) {
-    bad.reason.erase(0, prefix.size());
-    bad.reason.erase(0, bad.reason.find_first_not_of(",: "));
-  }
+  bad.reason = ReasonOf(dataset, sample, status);
   SampleRow row;
   if (dataset.ReadRow(sample, &row).ok()) {
     if (absl::StatusOr<std::string> name = ReadName(dataset, row); name.ok()) bad.name = *std::move(name);

@@ -26,7 +26,7 @@ class SampleFiller {
 
   // Writes sample number `sample` of spec.dataset to its place: image, scalars and `index`; bytes of no other place are
   // touched. A status that is not OK says the reason (DATA_LOSS: its bytes are wrong or gone; INVALID_ARGUMENT: they cannot
-  // be decoded); the place holds anything then.
+  // be decoded); the place holds anything then. Images that spec.known_bad knows are not read; it learns of others.
   absl::Status Fill(const SessionSpec& spec, const BatchLayout& layout, uint64_t sample, const Target& target,
                     Verify verify, VerifiedSamples* verified);
 

@@ -20,6 +20,7 @@ extern "C" {
 #define HR_MAX_FIELDS 16u
 #define HR_CONTROL_BYTES 16384u /* slot 0 starts here */
 #define HR_ERROR_BYTES 4096u    /* at the end of every slot: UTF-8 JSON, NUL-terminated, when status is not OK */
+#define HR_MAX_COUNTED_BAD (HR_ERROR_BYTES / 8) /* or, when it is OK, `counted_bad` sample numbers */
 #define HR_WAITING 1u              /* in a `waiting` word: send a byte when you have stored something */
 #define HR_WAITING_WHILE_YOU_ARE 2u /* in the daemon's: it looks by itself every few ms; send a byte before you wait */
 #define HR_SMALL_FIELD_BYTES 65536u /* smaller fields are handed out as copies: keeping them pins no slot */
@@ -59,7 +60,8 @@ struct hr_control {
     uint32_t bad_samples;
     uint64_t epoch, position;           /* the cursor at which this step starts */
     uint64_t next_epoch, next_position; /* the cursor behind it */
-    uint32_t reserved0[4];
+    uint32_t counted_bad; /* under max_bad: sample numbers (u64) at error_offset that count from this batch on */
+    uint32_t reserved0[3];
     /* client's half */
     HR_ATOMIC_U32 released; /* ticket that the client has given back; a second store is a no-op */
     uint32_t reserved1[15];

@@ -93,12 +93,16 @@ def seconds(timeout):
 
 
 def make_spec(path, *, transform, dtype, memory_format, fields, batch_size, rank, world_size, shuffle, seed, last_batch,
-              on_bad_sample, num_workers, prefetch_factor, engine):  # fmt: skip
+              on_bad_sample, max_bad, num_workers, prefetch_factor, engine):  # fmt: skip
     """The spec, complete but for `fields` (None: to be filled in from the dataset's description)."""
     if shuffle not in (None, False, True, "blocks"):
         raise InvalidArgumentError(f'shuffle={shuffle!r} is not one of False, True, "blocks"')
     if on_bad_sample not in ("fail", "skip", "substitute"):
         raise InvalidArgumentError(f'on_bad_sample={on_bad_sample!r} is not one of "fail", "skip", "substitute"')
+    if max_bad is not None:
+        max_bad = whole(max_bad, "max_bad", 0, 10_000)
+        if on_bad_sample == "fail":
+            raise InvalidArgumentError('max_bad limits on_bad_sample="skip" and "substitute"; "fail" passes over no bad sample')
     if engine not in ("auto", "cpu", "gpu"):
         raise InvalidArgumentError(f'engine={engine!r} is not one of "auto", "cpu", "gpu"')
     steps = transforms.to_ours(transform, dtype)
@@ -112,6 +116,7 @@ def make_spec(path, *, transform, dtype, memory_format, fields, batch_size, rank
         "shuffle": shuffle if shuffle == "blocks" else bool(shuffle),
         "last_batch": last_batch,
         "on_bad_sample": on_bad_sample,
+        "max_bad": max_bad,
         "prefetch_factor": whole(2 if prefetch_factor is None else prefetch_factor, "prefetch_factor", 1, 62),
         # 0 is PyTorch's default and its "no extra processes": no wish here.
         "num_workers": whole(num_workers or 0, "num_workers", 0, 4096) or None,

@@ -32,6 +32,7 @@ class Loader:
         prefetch_factor: batches that are ready ahead.
         timeout: seconds that any wait may take.
         on_bad_sample: "fail" raises BadSampleError, "skip" leaves the sample out, "substitute" takes another one.
+        max_bad: different bad samples that "skip" and "substitute" may pass over; one more raises BadSampleError.
         engine: who decodes: "cpu", "gpu" (with headrace.torch.DataLoader's device="cuda") or "auto".
         socket: path or "@name" of a daemon; by default the node's, or a private one.
 
@@ -45,8 +46,8 @@ class Loader:
 
     def __init__(self, dataset, batch_size=1, shuffle=False, *, transform=None, drop_last=False, last_batch=None, seed=0,
                  dtype="float32", memory_format="contiguous", fields=None, return_index=False, rank=None, world_size=None,
-                 num_workers=None, prefetch_factor=2, timeout=60, on_bad_sample="fail", engine="auto", socket=None,
-                 **pytorch):  # fmt: skip
+                 num_workers=None, prefetch_factor=2, timeout=60, on_bad_sample="fail", max_bad=None,
+                 engine="auto", socket=None, **pytorch):  # fmt: skip
         _arguments.check_foreign(pytorch, type(self))
         if engine == "gpu" and self._device is None:
             raise errors.InvalidArgumentError(
@@ -57,7 +58,8 @@ class Loader:
                                drop_last=drop_last, last_batch=last_batch, seed=seed, dtype=dtype,
                                memory_format=memory_format, fields=fields, return_index=return_index, rank=rank,
                                world_size=world_size, num_workers=num_workers, prefetch_factor=prefetch_factor,
-                               timeout=timeout, on_bad_sample=on_bad_sample, engine=engine, socket=socket)  # fmt: skip
+                               timeout=timeout, on_bad_sample=on_bad_sample, max_bad=max_bad, engine=engine,
+                               socket=socket)  # fmt: skip
         self._timeout = _arguments.seconds(timeout)
         self._timeout_ms = max(1, round(self._timeout * 1000))
         self._path = _arguments.dataset_path(dataset)
@@ -67,7 +69,7 @@ class Loader:
             memory_format=_arguments.format_name(memory_format), fields=fields, batch_size=batch_size, rank=rank,
             world_size=world_size, shuffle=shuffle, seed=seed,
             last_batch=_arguments.last_batch_policy(last_batch, drop_last, world_size), on_bad_sample=on_bad_sample,
-            num_workers=num_workers, prefetch_factor=prefetch_factor, engine=engine)  # fmt: skip
+            max_bad=max_bad, num_workers=num_workers, prefetch_factor=prefetch_factor, engine=engine)  # fmt: skip
         self.batch_size, self.drop_last = self._spec["batch_size"], self._spec["last_batch"] == "drop"
         self.num_workers, self.prefetch_factor = num_workers or 0, self._spec["prefetch_factor"]
         self.timeout, self.pin_memory = timeout, False

@@ -69,13 +69,13 @@ class DataLoader(Loader):
     def __init__(self, dataset, batch_size=1, shuffle=False, *, transform=None, drop_last=False, last_batch=None, seed=0,
                  device="cpu", dtype=torch.float32, memory_format=torch.contiguous_format, fields=None,
                  return_index=False, rank=None, world_size=None, num_workers=None, prefetch_factor=2, pin_memory=False,
-                 timeout=60, on_bad_sample="fail", engine="auto", socket=None, **pytorch):  # fmt: skip
+                 timeout=60, on_bad_sample="fail", max_bad=None, engine="auto", socket=None, **pytorch):  # fmt: skip
         self._device, self._static, self._advancing = _gpu.check(device), None, None
         super().__init__(
             dataset, batch_size, shuffle, transform=transform, drop_last=drop_last, last_batch=last_batch, seed=seed,
             dtype=dtype, memory_format=memory_format, fields=fields, return_index=return_index, rank=rank,
             world_size=world_size, num_workers=num_workers, prefetch_factor=prefetch_factor, timeout=timeout,
-            on_bad_sample=on_bad_sample, engine=engine, socket=socket, **pytorch)  # fmt: skip
+            on_bad_sample=on_bad_sample, max_bad=max_bad, engine=engine, socket=socket, **pytorch)  # fmt: skip
         self._arguments.update(device=device, pin_memory=pin_memory)
         self.pin_memory = bool(pin_memory)
         if self.pin_memory and self._device is None and not torch.cuda.is_available():

@@ -49,6 +49,9 @@ def test_shapes_that_would_differ_name_the_missing_transform(dataset, transform,
         ({"prefetch_factor": 63}, "prefetch_factor"),
         ({"timeout": 0}, "timeout"),
         ({"on_bad_sample": "ignore"}, "on_bad_sample"),
+        ({"max_bad": 3}, "max_bad"),
+        ({"on_bad_sample": "skip", "max_bad": -1}, "max_bad"),
+        ({"on_bad_sample": "skip", "max_bad": 10_001}, "max_bad"),
         ({"engine": "tpu"}, "engine"),
         ({"transform": [hr.Normalize(), hr.Resize((24, 20))]}, "Normalize"),
         ({"device": "foo"}, "device='foo'"),
@@ -109,7 +112,7 @@ def test_the_signature_is_the_documented_one():
         "dataset, batch_size=1, shuffle=False, transform=None, drop_last=False, last_batch=None, seed=0, device=cpu, "
         "dtype=torch.float32, memory_format=torch.contiguous_format, fields=None, return_index=False, rank=None, "
         "world_size=None, num_workers=None, prefetch_factor=2, pin_memory=False, timeout=60, on_bad_sample=fail, "
-        "engine=auto, socket=None"
+        "max_bad=None, engine=auto, socket=None"
     )
 
 
