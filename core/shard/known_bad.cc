@@ -151,17 +151,17 @@ bool KnownBad::Append(Place* place, const std::string& line) {
   struct stat info;
   if (!fd.valid() || !IsPlainFile(fd.get(), &info)) return false;
   std::string text = line;
-  if (place->waste) {  // a loss of what another daemon adds at this moment is a decoding, no more
+  const auto is_full = [&] { return static_cast<uint64_t>(info.st_size) + text.size() > kMaxFileBytes; };
+  if (is_full() && place->waste) {  // killed in here, or a line of another daemon's: what is lost is a decoding, no more
     Load(place, place->name);
     text.clear();
     for (const auto& [sample, entry] : entries_) text += Line(sample, entry);
     if (::ftruncate(fd.get(), 0) != 0) return false;
     info.st_size = 0;
+    place->waste = false;
   }
-  if (static_cast<uint64_t>(info.st_size) + text.size() > kMaxFileBytes) return true;  // full: there is no better place
-  if (!WriteAll(fd.get(), text.data(), text.size(), place->name).ok()) return false;
-  place->waste = false;
-  return true;
+  if (is_full()) return true;  // there is no better place
+  return WriteAll(fd.get(), text.data(), text.size(), place->name).ok();
 }
 
 }  // namespace headrace

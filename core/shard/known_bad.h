@@ -50,7 +50,7 @@ class KnownBad {
   struct Place {
     UniqueFd dir;
     std::string name;
-    bool waste = false;  // holds lines that count for nothing: the next Add writes it anew
+    bool waste = false;  // holds lines that count for nothing: once it is full it is written anew
   };
   void AddPlace(const std::string& dir, const std::string& name);
   void Load(Place* place, const std::string& path);

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -219,6 +220,79 @@ TEST_F(BadSamplesTest, EachIsReportedOncePerSessionAndCountedEachTime) {
   EXPECT_EQ(distinct.size(), kDamaged.size());
 }
 
+// The samples that a session counts: those behind its batches' lines.
+void Collect(const FakeClient& client, const Lease& lease, std::set<uint64_t>* counted) {
+  const auto* numbers = reinterpret_cast<const uint64_t*>(lease.bytes + client.session()->layout().error_offset);
+  for (uint32_t i = 0; i < client.control()->slots[lease.slot].counted_bad; ++i) {
+    EXPECT_TRUE(counted->insert(numbers[i]).second) << "counted once only";
+  }
+}
+
+TEST_F(BadSamplesTest, BeyondMaxBadABatchFailsAndNamesTheNewest) {
+  for (OnBadSample policy : {OnBadSample::kSkip, OnBadSample::kSubstitute}) {
+    for (int64_t max_bad = 0; max_bad <= 3; ++max_bad) {
+      SessionSpec spec = Spec(policy);
+      spec.max_bad = max_bad;
+      FakeClient client(pipeline_.get(), spec);
+      std::set<uint64_t> counted;
+      // Three epochs: a sample counts once.
+      for (uint64_t step = 0; step < 3 * StepsLeft(spec, Cursor{}); ++step) {
+        const auto lease = client.Next();
+        ASSERT_TRUE(lease);
+        std::vector<uint64_t> fresh;
+        for (uint64_t sample : Planned(spec, *lease)) {
+          if (kDamaged.count(sample) > 0 && counted.count(sample) == 0) fresh.push_back(sample);
+        }
+        if (counted.size() + fresh.size() <= static_cast<size_t>(max_bad)) {
+          EXPECT_EQ(lease->status, 0u);
+          Collect(client, *lease, &counted);
+          for (uint64_t sample : fresh) EXPECT_TRUE(counted.count(sample));
+        } else {
+          EXPECT_EQ(lease->status, static_cast<uint32_t>(absl::StatusCode::kDataLoss));
+          EXPECT_EQ(lease->length, 0u);
+          const auto report = nlohmann::json::parse(
+              reinterpret_cast<const char*>(lease->bytes + client.session()->layout().error_offset));
+          EXPECT_EQ(report["sample"], fresh[static_cast<size_t>(max_bad) - counted.size()]);
+          const std::string said = std::to_string(counted.size() + fresh.size()) + " samples of this session are bad, max_bad is " +
+                                   std::to_string(max_bad);
+          EXPECT_NE(report["reason"].get<std::string>().find(said), std::string::npos) << report;
+        }
+        client.Release(*lease);
+      }
+      EXPECT_LE(counted.size(), static_cast<size_t>(max_bad));
+    }
+  }
+}
+
+TEST_F(BadSamplesTest, TheNextDaemonCountsOnFromWhatTheClientTellsIt) {
+  SessionSpec spec = Spec(OnBadSample::kSkip);
+  spec.max_bad = 2;
+  const uint64_t steps = 2 * StepsLeft(spec, Cursor{});
+  std::vector<uint32_t> whole;
+  {
+    FakeClient client(pipeline_.get(), spec);
+    for (uint64_t step = 0; step < steps; ++step) {
+      const auto lease = client.Next();
+      ASSERT_TRUE(lease);
+      whole.push_back(lease->status);
+      client.Release(*lease);
+    }
+  }
+  EXPECT_GT(std::count(whole.begin(), whole.end(), static_cast<uint32_t>(absl::StatusCode::kDataLoss)), 0);
+  Cursor cursor;
+  std::set<uint64_t> counted;
+  for (uint64_t step = 0; step < steps; ++step) {  // a new daemon after each batch
+    spec.counted_bad.assign(counted.begin(), counted.end());
+    FakeClient client(pipeline_.get(), spec, cursor);
+    const auto lease = client.Next();
+    ASSERT_TRUE(lease);
+    EXPECT_EQ(lease->status, whole[step]) << "step " << step;
+    Collect(client, *lease, &counted);
+    cursor = lease->next;
+  }
+  EXPECT_LE(counted.size(), 2u);
+}
+
 TEST_F(BadSamplesTest, ThreadsDoNotChangeWhatABadBatchIs) {
   for (OnBadSample policy : {OnBadSample::kFail, OnBadSample::kSkip, OnBadSample::kSubstitute}) {
     std::vector<uint64_t> first;
@@ -227,7 +301,9 @@ TEST_F(BadSamplesTest, ThreadsDoNotChangeWhatABadBatchIs) {
       options.decode_threads = threads;
       options.host_memory_bytes = uint64_t{1} << 30;
       const auto pipeline = Pipeline::Create(options);
-      FakeClient client(pipeline.get(), Spec(policy));
+      SessionSpec spec = Spec(policy);
+      if (policy != OnBadSample::kFail) spec.max_bad = 1;
+      FakeClient client(pipeline.get(), spec);
       std::vector<uint64_t> digests;
       for (int step = 0; step < 16; ++step) {
         const auto lease = client.Next();

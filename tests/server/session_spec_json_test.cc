@@ -36,6 +36,7 @@ TEST_F(SessionSpecJson, HasTheProtocolsDefaults) {
   EXPECT_EQ(spec->shuffle, Shuffle::kNone);
   EXPECT_EQ(spec->last_batch, LastBatch::kPartial);
   EXPECT_EQ(spec->on_bad_sample, OnBadSample::kFail);
+  EXPECT_EQ(spec->max_bad, -1);
   EXPECT_EQ(spec->prefetch_factor, 2);
   EXPECT_EQ(spec->max_threads, 0);
   EXPECT_EQ(spec->recipe.dtype, DType::kFloat32);
@@ -44,7 +45,7 @@ TEST_F(SessionSpecJson, HasTheProtocolsDefaults) {
 TEST_F(SessionSpecJson, TakesEveryKey) {
   Json json = Minimal();
   json.update(Json::parse(R"({"fields": ["image"], "rank": 2, "world_size": 3, "seed": 18446744073709551615,
-    "shuffle": "blocks", "last_batch": "pad", "on_bad_sample": "substitute", "prefetch_factor": 5, "num_workers": 3,
+    "shuffle": "blocks", "last_batch": "pad", "on_bad_sample": "substitute", "max_bad": 7, "prefetch_factor": 5, "num_workers": 3,
     "engine": "cpu", "dtype": "bfloat16", "memory_format": "channels_last"})"));
   const absl::StatusOr<SessionSpec> spec = Parse(json);
   ASSERT_TRUE(spec.ok()) << spec.status();
@@ -55,6 +56,7 @@ TEST_F(SessionSpecJson, TakesEveryKey) {
   EXPECT_EQ(spec->shuffle, Shuffle::kBlocks);
   EXPECT_EQ(spec->last_batch, LastBatch::kPad);
   EXPECT_EQ(spec->on_bad_sample, OnBadSample::kSubstitute);
+  EXPECT_EQ(spec->max_bad, 7);
   EXPECT_EQ(spec->prefetch_factor, 5);
   EXPECT_EQ(spec->max_threads, 3);
   EXPECT_EQ(spec->recipe.dtype, DType::kBFloat16);
@@ -70,6 +72,7 @@ TEST_F(SessionSpecJson, NamesTheKeyThatIsWrong) {
       {"batch_size", "0"}, {"batch_size", "65537"}, {"batch_size", "\"4\""}, {"batch_size", "4.0"}, {"rank", "-1"},
       {"rank", "1"}, {"world_size", "0"}, {"seed", "-1"}, {"seed", "1e3"}, {"seed", "18446744073709551616"},
       {"shuffle", "1"}, {"shuffle", "\"yes\""}, {"last_batch", "\"keep\""}, {"on_bad_sample", "\"ignore\""},
+      {"max_bad", "3"}, {"max_bad", "-1"}, {"max_bad", "10001"},
       {"prefetch_factor", "0"}, {"prefetch_factor", "63"}, {"num_workers", "-1"}, {"engine", "\"gpu\""},
       {"dtype", "\"int8\""}, {"memory_format", "\"rows\""}, {"fields", "[]"}, {"fields", "\"image\""}, {"fields", "[1]"},
       {"fields", "[\"nothing\"]"}, {"dataset", "7"}, {"transform", "{}"}, {"colour", "1"}};

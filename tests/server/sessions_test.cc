@@ -89,6 +89,21 @@ TEST_F(SessionsTest, OpenChecksTheCursorAndTheHash) {
   EXPECT_EQ(Open(Json::object()).error_code(), Code(absl::StatusCode::kInvalidArgument));
 }
 
+TEST_F(SessionsTest, OpenChecksWhatTheClientCounted) {
+  Json spec = SmallSpec(dataset_.dir());
+  const auto code = [&](const char* counted) {
+    return Open({{"spec", spec}, {"counted_bad", Json::parse(counted)}}).error_code();
+  };
+  EXPECT_EQ(code("[]"), 0u);
+  EXPECT_EQ(code("[3]"), Code(absl::StatusCode::kInvalidArgument)) << "there is no max_bad";
+  spec["on_bad_sample"] = "skip";
+  spec["max_bad"] = 2;
+  EXPECT_EQ(code("[3, 49, 3]"), 0u);
+  for (const char* wrong : {"[1, 2, 3]", "[50]", "[-1]", "[1.5]", "[\"3\"]", "3", "null", "{\"a\": 1}", "[[1]]"}) {
+    EXPECT_EQ(code(wrong), Code(absl::StatusCode::kInvalidArgument)) << wrong;
+  }
+}
+
 TEST_F(SessionsTest, ARefusedOpenEndsItsConnection) {
   RawClient connection(daemon_.socket());
   EXPECT_NE(connection.Request(HR_OPEN, Json::object()).error_code(), 0u);

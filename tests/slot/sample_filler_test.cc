@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 
 #include "tests/support/tiny_dataset.h"
 
@@ -100,6 +101,37 @@ TEST_F(SampleFillerTest, ADamagedImageIsABadSampleWhenItIsHashed) {
   EXPECT_EQ(Fill(4, 0, Verify::kOnce).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(Fill(4, 0, Verify::kEvery).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_TRUE(Fill(5, 0, Verify::kOnce).ok());
+}
+
+TEST_F(SampleFillerTest, AKnownBadImageIsNotReadAndTheErrorIsTheSame) {
+  tiny_.Damage(4);
+  spec_.known_bad = std::make_shared<KnownBad>(dataset_, "");
+  const absl::Status first = Fill(4, 0, Verify::kOnce).status();
+  EXPECT_GT(filler_.TakeBytesRead(), 0u);
+  for (uint64_t position = 0; position < 8; ++position) {
+    const absl::Status again = Fill(4, position, Verify::kOnce).status();
+    EXPECT_EQ(MakeBadSample(*dataset_, 4, 0, again).Message(), MakeBadSample(*dataset_, 4, 0, first).Message());
+    EXPECT_EQ(filler_.TakeBytesRead(), 0u);
+  }
+  spec_.known_bad = std::make_shared<KnownBad>(dataset_, "");  // a later run
+  EXPECT_FALSE(Fill(4, 0, Verify::kOnce).ok());
+  EXPECT_EQ(filler_.TakeBytesRead(), 0u);
+  (void)Fill(4, 0, Verify::kNever);
+  EXPECT_GT(filler_.TakeBytesRead(), 0u) << "unchecked bytes are decoded to whatever they give";
+  EXPECT_TRUE(Fill(5, 0, Verify::kOnce).ok());
+}
+
+TEST_F(SampleFillerTest, WhatIsNoFaultOfTheImageIsNotRemembered) {
+  spec_.known_bad = std::make_shared<KnownBad>(dataset_, "");
+  spec_.recipe.transforms = {RandomCrop{.height = 5000, .width = 5000}};
+  EXPECT_FALSE(Fill(4, 0, Verify::kOnce).ok()) << "too small for this recipe";
+  spec_.recipe.transforms = {RandomResizedCrop{.height = 24, .width = 40}};
+  const std::string shard = dataset_->shard_path(dataset_->Locate(4).first);
+  const auto bytes = std::filesystem::file_size(shard);
+  std::filesystem::resize_file(shard, 0);
+  EXPECT_EQ(Fill(4, 0, Verify::kOnce).status().code(), absl::StatusCode::kDataLoss) << "gone for now";
+  std::filesystem::resize_file(shard, bytes);
+  EXPECT_TRUE(spec_.known_bad->entries().empty());
 }
 
 }  // namespace

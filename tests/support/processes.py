@@ -36,11 +36,12 @@ def openings_wait(path):
 class Daemon:
     """`headrace serve` as a process of the test."""
 
-    def __init__(self, executable, root, socket, *arguments):
+    def __init__(self, executable, root, socket, *arguments, **options):
         self.socket = str(socket)
         command = [executable, "serve", "--data", str(root), "--socket", self.socket, *arguments]
         self.log = open(self.socket + ".log", "ab")
-        self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                        **options)  # fmt: skip
         wait_until(lambda: self._listens() or self.process.poll() is not None, 20, "the daemon's socket")
         assert self.process.poll() is None, Path(self.socket + ".log").read_text()
 
