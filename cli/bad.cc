@@ -43,7 +43,8 @@ void PrintTable(const std::string& dataset, const BadList& list) {
     std::printf("%6u %12llu  %-*s  %-7s  %s\n", listed.shard, static_cast<unsigned long long>(listed.sample), width,
                 Printable(listed.name).c_str(), Verdict(listed), Printable(listed.reason).c_str());
   }
-  const auto bad = static_cast<uint64_t>(std::count_if(list.listed.begin(), list.listed.end(), [](const auto& l) { return l.is_bad; }));
+  uint64_t bad = 0;
+  for (const ListedSample& listed : list.listed) bad += listed.is_bad;
   std::printf("%s samples: %s known to be bad, %s damaged%s\n", Grouped(list.samples).c_str(), Grouped(bad).c_str(),
               Grouped(list.listed.size() - bad).c_str(), list.was_checked ? "" : " (packed without --check: not all were looked at)");
   if (list.rejected > 0) {

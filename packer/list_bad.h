@@ -26,8 +26,8 @@ struct BadList {
   std::vector<ListedSample> listed;  // in order
 };
 
-// Reads every row of the index: damaged samples are flagged there (what their library says is found by decoding them again),
-// and rows that cannot be read are bad; and the side files of the daemon (core/shard/known_bad.h). Errors: those of Dataset::Open.
+// Reads every row of the index, where damaged samples are flagged (what their library says is found by decoding them again) and
+// those without a readable row are bad; and the side files of daemons (core/shard/known_bad.h). Errors: those of Dataset::Open.
 absl::StatusOr<BadList> ListBadSamples(const std::string& dataset);
 
 }  // namespace headrace

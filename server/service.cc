@@ -57,7 +57,9 @@ absl::StatusOr<std::vector<uint64_t>> ReadCountedBad(const nlohmann::json& reque
   std::vector<uint64_t> samples;
   if (!request.contains("counted_bad")) return samples;
   const nlohmann::json& list = request["counted_bad"];
-  const auto is_sample = [&](const nlohmann::json& n) { return n.is_number_unsigned() && n.get<uint64_t>() < spec.dataset->size(); };
+  const auto is_sample = [&](const nlohmann::json& n) {
+    return n.is_number_unsigned() && n.get<uint64_t>() < spec.dataset->size();
+  };
   if (!list.is_array() || !std::all_of(list.begin(), list.end(), is_sample)) {
     return absl::InvalidArgumentError("counted_bad is not a list of samples");
   }

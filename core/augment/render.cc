@@ -40,7 +40,8 @@ class SampleRenderer::Impl {
     HEADRACE_RETURN_IF_ERROR(PlanSteps(draw.steps, static_cast<int>(info.oriented_height()),
                                        static_cast<int>(info.oriented_width()), &stages_, &source));
     const Rect stored = StoredRegion(source, info);
-    if (image.stored_rows != nullptr) *image.stored_rows = static_cast<uint32_t>(stored.top + stored.height);
+    if (image.stored_rows != nullptr)
+      *image.stored_rows = static_cast<uint32_t>(stored.top + stored.height);
     bool done = false;
     if (image.entries != nullptr) {
       HEADRACE_ASSIGN_OR_RETURN(done, RenderFromEntries(image, source, out));

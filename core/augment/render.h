@@ -23,7 +23,8 @@ struct EncodedImage {
   // Its entry points and its frame with tables; both null: none.
   const EntryView* entries = nullptr;
   const JpegFrame* frame = nullptr;
-  // Receives how many rows of the stored image, from its top, decoding must get through; before `read` is called. May be null.
+  // Receives how many rows of the stored image, from its top, decoding must get through; before
+  // `read` is called. May be null.
   uint32_t* stored_rows = nullptr;
 };
 

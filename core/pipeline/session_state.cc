@@ -197,7 +197,7 @@ uint32_t SessionState::CountBad(int slot) {
   if (fresh.size() > room) {
     BadSample newest = *fresh[room];
     absl::StrAppend(&newest.reason, "; with this batch ", counted_bad_.size(), " samples of this session are bad, max_bad is ",
-                    spec_.max_bad, fresh.size() > HR_MAX_COUNTED_BAD ? absl::StrCat(", ", HR_MAX_COUNTED_BAD, " in one batch") : "");
+                    spec_.max_bad, fresh.size() > HR_MAX_COUNTED_BAD ? " (512 more in a batch)" : "");
     for (const BadSample* sample : fresh) counted_bad_.erase(sample->sample);
     WriteBadBatchReport(layout_, spec_.dataset->dir(), newest, memory);
     fill.length = 0;

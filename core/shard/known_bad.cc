@@ -29,7 +29,12 @@ std::string Checksum(const std::string& text) {
   return absl::StrCat(absl::Hex(XXH3_64bits(text.data(), text.size()), absl::kZeroPad16));
 }
 
-bool IsControl(char c) { return (c >= 0 && c < ' ') || c == 0x7F; }
+// Whether it would come back as it was, and steers no terminal.
+bool CanBeKept(const std::string& reason) {
+  return reason.size() <= kMaxReasonBytes && std::none_of(reason.begin(), reason.end(), [](char c) {
+    return (c >= 0 && c < ' ') || c == 0x7F;
+  });
+}
 
 }  // namespace
 
@@ -101,7 +106,7 @@ bool KnownBad::Parse(const std::string& line) {
   if (sample >= dataset_->size()) return false;
   entry.reason = parts[5];
   // Made anew it must be the same: checksum, hash, time of the shard, spelling.
-  if (entry.reason.size() > kMaxReasonBytes || Line(sample, entry) != absl::StrCat("\n", line, "\n")) return false;
+  if (!CanBeKept(entry.reason) || Line(sample, entry) != absl::StrCat("\n", line, "\n")) return false;
   Merge(sample, std::move(entry));
   return true;
 }
@@ -129,8 +134,7 @@ std::map<uint64_t, KnownBad::Entry> KnownBad::entries() const {
 }
 
 void KnownBad::Add(uint64_t sample, uint32_t rows, const std::string& reason) {
-  // Later runs say the reason as it was, or not at all.
-  if (reason.size() > kMaxReasonBytes || std::any_of(reason.begin(), reason.end(), IsControl)) return;
+  if (!CanBeKept(reason)) return;
   const std::lock_guard lock(mutex_);
   if (!Merge(sample, {rows, reason})) return;
   const std::string line = Line(sample, {rows, reason});

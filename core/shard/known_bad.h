@@ -38,8 +38,9 @@ class KnownBad {
   // Why decoding the first `rows` stored rows of the sample's image would fail, if that is known. A load of one word while
   // nothing is.
   std::optional<std::string> Find(uint64_t sample, uint32_t rows) const;
-  // Remembers it, in the dataset's folder, or if that cannot be written in the other, or else for the life of this object. Blocks
-  // on the disk, for one short write; kill -9 in the middle of it leaves a line that counts for nothing.
+  // Remembers it, in the dataset's folder, or if that cannot be written in the other, or else for the life of this object. A
+  // reason above 500 bytes or with control characters is not kept. Blocks on the disk, for one short write; kill -9 in the middle
+  // of it leaves a line that counts for nothing.
   void Add(uint64_t sample, uint32_t rows, const std::string& reason);
 
   std::map<uint64_t, Entry> entries() const;
