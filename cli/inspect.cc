@@ -51,7 +51,7 @@ struct Statistics {
 };
 
 std::string SamplingName(const ImageInfo& image) {
-  if (image.format == ImageFormat::kPng) return absl::StrCat("PNG, ", image.components, " channels");
+  if (image.format != ImageFormat::kJpeg) return absl::StrCat(FormatName(image.format), ", ", image.components, " channels");
   if (image.components == 1) return "grey";
   const auto is = [&](uint8_t luma) {
     return image.components == 3 && image.sampling[0] == luma && image.sampling[1] == 0x11 && image.sampling[2] == 0x11;
@@ -91,7 +91,7 @@ void AddRow(const Dataset& dataset, const SampleRow& row, Statistics* statistics
   const ImageInfo& image = row.image;
   statistics->file_bytes.AddByOctave(row.values[static_cast<size_t>(image_field)].location.length);
   statistics->long_side.AddByOctave(std::max(image.width, image.height));
-  ++statistics->formats[image.format == ImageFormat::kPng ? "PNG" : image.progressive ? "JPEG, progressive" : "JPEG"];
+  ++statistics->formats[absl::StrCat(FormatName(image.format), image.progressive ? ", progressive" : "")];
   ++statistics->samplings[SamplingName(image)];
   ++statistics->orientations[image.orientation];
   statistics->damaged += image.damaged;

@@ -34,6 +34,8 @@ headrace_archives(dep::absl MODULES absl_status absl_statusor absl_strings absl_
 headrace_archives(dep::lmdb LIBRARIES lmdb)
 headrace_archives(dep::jpeg LIBRARIES jpeg)
 headrace_archives(dep::png LIBRARIES png16 z)
+headrace_archives(dep::tiff MODULES libtiff-4)
+headrace_archives(dep::webp LIBRARIES webpdemux webp)
 headrace_archives(dep::hwy LIBRARIES hwy)
 headrace_archives(dep::xxhash LIBRARIES xxhash)
 headrace_archives(dep::grpc MODULES grpc++_unsecure protobuf LIBRARIES upb address_sorting cares re2 z)

@@ -32,6 +32,8 @@ THIRD_PARTY = {
     r"lmdb\.h": ["core/shard/lmdb/", "tests/"],
     r"(jpeglib|jerror|jmorecfg|turbojpeg|jpegint)\.h": ["core/decode/jpeg/", "tests/", "bench/"],
     r"(png|zlib)\.h": ["core/decode/png/", "tests/", "bench/"],
+    r"tiff(io)?\.h": ["core/decode/tiff/", "tests/"],
+    r"webp/.*": ["core/decode/webp/", "tests/"],
     r"hwy/.*": ["core/decode/", "core/augment/", "tests/", "bench/"],
     r"(cuda|nvrtc|nvjpeg).*\.h": ["core/device/cuda/", "core/augment/gpu/", "client/cuda/", "tests/", "bench/"],
     r"(grpc|grpcpp|google/protobuf)/.*|proto/.*\.pb\.h": ["server/rpc/", "cli/", "tests/"],

@@ -8,7 +8,7 @@ PYTHON=$VENV/bin/python
 BUILD_PACKAGES=(
   g++ cmake ninja-build ccache pkg-config
   libabsl-dev libboost-dev libcli11-dev libgrpc++-dev libhwy-dev libjpeg-dev liblmdb-dev libpng-dev
-  prometheus-cpp-dev libprotobuf-dev libspdlog-dev libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev
+  libtiff-dev libwebp-dev prometheus-cpp-dev libprotobuf-dev libspdlog-dev libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev
   protobuf-compiler protobuf-compiler-grpc zlib1g-dev
 )
 TEST_PACKAGES=(libgtest-dev libgmock-dev libjpeg-turbo-progs systemd procps util-linux)

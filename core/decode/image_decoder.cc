@@ -1,8 +1,12 @@
 #include "core/decode/image_decoder.h"
 
 #include "absl/strings/str_cat.h"
+#include "core/decode/bmp/bmp_decoder.h"
+#include "core/decode/gif/gif_decoder.h"
 #include "core/decode/jpeg/jpeg_decoder.h"
 #include "core/decode/png/png_decoder.h"
+#include "core/decode/tiff/tiff_decoder.h"
+#include "core/decode/webp/webp_decoder.h"
 
 namespace headrace {
 
@@ -10,6 +14,7 @@ class ImageDecoder::Impl {
  public:
   JpegDecoder jpeg;
   PngDecoder png;
+  std::vector<uint8_t> scratch;  // of the other formats
 };
 
 ImageDecoder::ImageDecoder() : impl_(std::make_unique<Impl>()) {}
@@ -24,11 +29,20 @@ absl::Status ImageDecoder::Decode(absl::Span<const uint8_t> bytes, const ImageIn
         absl::StrCat("region ", region.top, ", ", region.left, ", ", region.height, ", ",
                      region.width, " is not inside ", info.width, " x ", info.height, " pixels"));
   }
+  if (warning != nullptr) warning->clear();
   switch (info.format) {
     case ImageFormat::kJpeg:
       return impl_->jpeg.Decode(bytes, info, region, out, warning);
     case ImageFormat::kPng:
       return impl_->png.Decode(bytes, info, region, out, warning);
+    case ImageFormat::kWebp:
+      return DecodeWebp(bytes, info, region, &impl_->scratch, out);
+    case ImageFormat::kGif:
+      return DecodeGif(bytes, info, region, &impl_->scratch, out);
+    case ImageFormat::kBmp:
+      return DecodeBmp(bytes, info, region, &impl_->scratch, out);
+    case ImageFormat::kTiff:
+      return DecodeTiff(bytes, info, region, &impl_->scratch, out, warning);
     default:
       return absl::InvalidArgumentError("the index knows no format of this image");
   }

@@ -18,7 +18,7 @@ class ImageDecoder {
 
   // Decodes `region` (in **stored** coordinates, inside width × height of `info`) to RGB as
   // Pillow's Image.open(…).convert("RGB") gives it: libjpeg-turbo's ISLOW IDCT, fancy upsampling and colour conversion;
-  // grey replicated; CMYK and YCCK by Pillow's rule; PNG palette, grey, 16-bit and alpha by Pillow's rules.
+  // grey replicated; CMYK and YCCK by Pillow's rule; palettes, grey, 16-bit and alpha by Pillow's rules (docs/pixels.md).
   // The pixels are those of a full decode cut to the region. JPEG: rows above the region are skipped, rows below never
   // decoded, columns cropped to iMCUs with one guard column.
   // INVALID_ARGUMENT with the library's reason for undecodable bytes; `warning` (may be null) receives the library's

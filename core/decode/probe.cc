@@ -6,11 +6,28 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "core/decode/bmp/bmp_decoder.h"
+#include "core/decode/gif/gif_decoder.h"
 #include "core/decode/jpeg/jpeg_header.h"
 #include "core/decode/png/png_header.h"
+#include "core/decode/tiff/tiff_decoder.h"
+#include "core/decode/webp/webp_decoder.h"
 
 namespace headrace {
 namespace {
+
+bool IsJpeg(absl::Span<const uint8_t> bytes) {
+  return bytes.size() >= 3 && bytes[0] == 0xFF && bytes[1] == 0xD8 && bytes[2] == 0xFF;
+}
+
+struct Kind {
+  bool (*matches)(absl::Span<const uint8_t>);
+  absl::StatusOr<ImageInfo> (*read_header)(absl::Span<const uint8_t>);
+};
+constexpr Kind kKinds[] = {
+    {&IsJpeg, &ReadJpegHeader}, {&IsPng, &ReadPngHeader}, {&IsWebp, &ReadWebpHeader},
+    {&IsGif, &ReadGifHeader},   {&IsBmp, &ReadBmpHeader}, {&IsTiff, &ReadTiffHeader},
+};
 
 // Formats that are recognised only to be named when they are refused.
 struct Magic {
@@ -20,14 +37,6 @@ struct Magic {
 };
 using namespace std::string_view_literals;
 constexpr Magic kOtherFormats[] = {
-    {8, "WEBP"sv, "WebP"},
-    {0, "GIF87a"sv, "GIF"},
-    {0, "GIF89a"sv, "GIF"},
-    {0, "BM"sv, "BMP"},
-    {0, "II*\0"sv, "TIFF"},
-    {0, "MM\0*"sv, "TIFF"},
-    {0, "II+\0"sv, "BigTIFF"},
-    {0, "MM\0+"sv, "BigTIFF"},
     {4, "ftypavif"sv, "AVIF"},
     {4, "ftypavis"sv, "AVIF"},
     {4, "ftypheic"sv, "HEIC"},
@@ -74,10 +83,9 @@ absl::Status NoImage(absl::Span<const uint8_t> bytes) {
 }  // namespace
 
 absl::StatusOr<ImageInfo> ProbeImage(absl::Span<const uint8_t> bytes, uint64_t max_pixels) {
-  const bool jpeg = bytes.size() >= 3 && bytes[0] == 0xFF && bytes[1] == 0xD8 && bytes[2] == 0xFF;
-  if (!jpeg && !IsPng(bytes)) return NoImage(bytes);
-  HEADRACE_ASSIGN_OR_RETURN(const ImageInfo info,
-                            jpeg ? ReadJpegHeader(bytes) : ReadPngHeader(bytes));
+  const auto kind = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& one) { return one.matches(bytes); });
+  if (kind == std::end(kKinds)) return NoImage(bytes);
+  HEADRACE_ASSIGN_OR_RETURN(const ImageInfo info, kind->read_header(bytes));
   if (uint64_t{info.width} * info.height > max_pixels) {
     return absl::InvalidArgumentError(
         absl::StrCat(info.width, " x ", info.height, " pixels are more than ", max_pixels));

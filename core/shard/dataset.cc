@@ -22,6 +22,18 @@ bool SameSchema(const std::vector<Field>& a, const std::vector<Field>& b) {
 
 }  // namespace
 
+const char* FormatName(ImageFormat format) {
+  switch (format) {
+    case ImageFormat::kJpeg: return "JPEG";
+    case ImageFormat::kPng: return "PNG";
+    case ImageFormat::kWebp: return "WebP";
+    case ImageFormat::kGif: return "GIF";
+    case ImageFormat::kBmp: return "BMP";
+    case ImageFormat::kTiff: return "TIFF";
+    default: return "unknown";
+  }
+}
+
 class DatasetOpener {
  public:
   static absl::StatusOr<std::shared_ptr<const Dataset>> Open(const std::string& dir) {

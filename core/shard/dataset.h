@@ -27,7 +27,10 @@ struct Field {
   uint64_t max_bytes;  // longest value of the dataset (kImage, kText)
 };
 
-enum class ImageFormat : uint8_t { kUnknown = 0, kJpeg = 1, kPng = 2 };
+enum class ImageFormat : uint8_t { kUnknown = 0, kJpeg = 1, kPng = 2, kWebp = 3, kGif = 4, kBmp = 5, kTiff = 6 };
+
+// As people write it: "JPEG", "WebP".
+const char* FormatName(ImageFormat format);
 
 // What the index says of an image. Sizes are as stored, before orientation.
 struct ImageInfo {

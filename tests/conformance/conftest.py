@@ -14,9 +14,11 @@ class RenderTool:
 
     def __init__(self, path, folder):
         self._out = os.path.join(folder, "pixels")
-        self._process = subprocess.Popen(
-            [path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
-        )
+        self._errors = pathlib.Path(folder, "errors")
+        with open(self._errors, "wb") as errors:
+            self._process = subprocess.Popen(
+                [path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, encoding="utf-8"
+            )
 
     def ask(self, **request):
         """The answer as a dict; `ok` says whether it worked, `error` why not."""
@@ -35,7 +37,9 @@ class RenderTool:
     def close(self):
         self._process.stdin.close()
         self._process.stdout.close()
-        return self._process.wait()
+        status = self._process.wait()
+        assert self._errors.read_text() == "", "libraries speak through the status, never on standard error"
+        return status
 
 
 @pytest.fixture(scope="session")

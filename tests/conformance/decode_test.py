@@ -1,6 +1,5 @@
 """Decoded pixels, orientations and refusals against Pillow itself (the reference of docs/pixels.md)."""
 
-import csv
 import io
 import random
 import struct
@@ -10,11 +9,6 @@ import zlib
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
-
-# Incomplete progressive files: libjpeg-turbo 2 and 3 smooth blocks differently, the one kind where the versions differ.
-SMOOTHED = "scans/progressive_incomplete"
-# Formats that have no decoder yet; probing must name them.
-UNSUPPORTED = {b"RIFF": "WebP", b"GIF8": "GIF", b"BM": "BMP", b"II*": "TIFF", b"MM\0": "TIFF", b"P5": "PNM", b"P6": "PNM"}
 
 
 def pillow_oriented(path):
@@ -56,33 +50,6 @@ def test_photos_equal_pillow_whole_and_in_regions(render_tool, photos):
     generator = random.Random(1)
     for path in photos:
         assert_same(render_tool, path, generator, regions=2)
-
-
-def rows_of_expected(odd_folder):
-    table = odd_folder / "expected.csv"
-    if not table.exists():
-        return []
-    with open(table, encoding="utf-8", newline="") as file:
-        return [row for row in csv.DictReader(file) if (odd_folder / row["file"]).is_file()]
-
-
-def test_odd_files_equal_pillow_or_are_refused_or_repaired_as_expected(render_tool, odd_folder):
-    generator = random.Random(2)
-    for row in rows_of_expected(odd_folder):
-        path = odd_folder / row["file"]
-        with open(path, "rb") as file:
-            head = file.read(4)
-        unsupported = [name for magic, name in UNSUPPORTED.items() if head.startswith(magic)]
-        answer, _ = render_tool.pixels(cmd="decode", file=str(path))
-        verdict = "reject" if not answer["ok"] else "repair" if answer["warning"] else "decode"
-        if unsupported:
-            assert answer.get("error") == f"{unsupported[0]} is not supported", row
-        elif row["expect"] != "skip":
-            # A file that is cut off is decoded as far as it goes, with a warning; Pillow refuses it.
-            either = {row["expect"]} | ({"repair"} if "doubtful (reject or repair)" in row["note"] else set())
-            assert verdict in either, f"{row}: {answer}"
-        if verdict != "reject" and row["pillow"] == "ok" and not row["file"].startswith(SMOOTHED):
-            assert_same(render_tool, path, generator, regions=3)
 
 
 def picture(generator, height, width, channels):

@@ -27,8 +27,9 @@ def encode(image, number):
     if kind == 8:
         exif[0x0112] = 1 + number // 10 % 8
     if kind == 9:
-        image.save(out, "PNG")
-        return out.getvalue(), ".png"
+        format = ("PNG", "PNG", "WEBP", "GIF", "BMP", "TIFF")[number // 10 % 6]
+        image.save(out, format)
+        return out.getvalue(), f".{format.lower()}"
     if kind == 6:
         image = image.convert("L")
     options = {"quality": (75, 90, 96)[number % 3], "exif": exif}

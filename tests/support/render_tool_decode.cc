@@ -9,7 +9,7 @@ absl::StatusOr<nlohmann::json> Probe(const nlohmann::json& request) {
   HEADRACE_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, ReadInput(request));
   HEADRACE_ASSIGN_OR_RETURN(const ImageInfo info, ProbeImage(bytes));
   return nlohmann::json{
-      {"format", info.format == ImageFormat::kJpeg ? "JPEG" : "PNG"},
+      {"format", FormatName(info.format)},
       {"width", info.width},
       {"height", info.height},
       {"orientation", info.orientation},
