@@ -39,7 +39,8 @@ class Driver {
     ring_ = ring->get();
     slots_ = ring_->num_slots();
     const auto verified = std::make_shared<VerifiedSamples>(spec.dataset->size());
-    state_ = std::make_unique<SessionState>(1, std::move(spec), std::move(layout), *std::move(ring), verified, Cursor{}, nullptr);
+    state_ = std::make_unique<SessionState>(1, std::move(spec), std::move(layout), *std::move(ring), /*gpu=*/nullptr, verified,
+                                            Cursor{}, nullptr);
   }
 
   void Step(Input* input) {
