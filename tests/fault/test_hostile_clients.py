@@ -17,7 +17,7 @@ SUPPORT = os.path.join(os.path.dirname(__file__), "..", "support")
 
 @pytest.fixture
 def daemon(dataset, start_daemon):
-    return start_daemon(os.path.dirname(dataset), "--threads", "2", "--host-memory", "1GiB", "--frame-timeout", "1000")
+    return start_daemon(os.path.dirname(dataset), "--threads", "2", "--host-memory", "1GiB", "--frame-timeout", "2000")
 
 
 def descriptors(daemon):
