@@ -52,11 +52,6 @@ std::string DefaultStateDir() {
 
 KnownBad::KnownBad(std::shared_ptr<const Dataset> dataset, const std::string& state_dir)
     : dataset_(std::move(dataset)), state_dir_(state_dir) {
-  for (uint32_t shard = 0; shard < dataset_->num_shards(); ++shard) {
-    struct stat info = {};
-    (void)::fstat(dataset_->shard_fd(shard), &info);
-    shard_times_.push_back(int64_t{1'000'000'000} * info.st_ctim.tv_sec + info.st_ctim.tv_nsec);
-  }
   AddPlace(dataset_->dir(), kFileName);
   if (!state_dir_.empty()) AddPlace(state_dir_, dataset_->hash() + ".txt");
 }
@@ -91,9 +86,15 @@ void KnownBad::Load(Place* place, const std::string& path) {
   }
 }
 
+int64_t KnownBad::ShardTime(uint64_t sample) const {
+  struct stat info = {};
+  (void)::fstat(dataset_->shard_fd(dataset_->Locate(sample).first), &info);
+  return int64_t{1'000'000'000} * info.st_ctim.tv_sec + info.st_ctim.tv_nsec;
+}
+
 std::string KnownBad::Line(uint64_t sample, const Entry& entry) const {
-  const std::string text = absl::StrCat(dataset_->hash(), " ", shard_times_[dataset_->Locate(sample).first], " ", sample, " ",
-                                        entry.rows, " ", entry.reason);
+  const std::string text =
+      absl::StrCat(dataset_->hash(), " ", entry.time_ns, " ", sample, " ", entry.rows, " ", entry.reason);
   // A line end in front too: what lies there may have been cut off.
   return absl::StrCat("\n", Checksum(text), " ", text, "\n");
 }
@@ -105,6 +106,7 @@ bool KnownBad::Parse(const std::string& line) {
   if (parts.size() != 6 || !absl::SimpleAtoi(parts[3], &sample) || !absl::SimpleAtoi(parts[4], &entry.rows)) return false;
   if (sample >= dataset_->size()) return false;
   entry.reason = parts[5];
+  entry.time_ns = ShardTime(sample);
   // Made anew it must be the same: checksum, hash, time of the shard, spelling.
   if (!CanBeKept(entry.reason) || Line(sample, entry) != absl::StrCat("\n", line, "\n")) return false;
   Merge(sample, std::move(entry));
@@ -114,7 +116,10 @@ bool KnownBad::Parse(const std::string& line) {
 // False: that much was known, or there is no room.
 bool KnownBad::Merge(uint64_t sample, Entry entry) {
   const auto found = entries_.find(sample);
-  if (found != entries_.end() ? found->second.rows <= entry.rows : entries_.size() >= kMaxSamples) return false;
+  if (found == entries_.end() ? entries_.size() >= kMaxSamples
+                              : found->second.time_ns == entry.time_ns && found->second.rows <= entry.rows) {
+    return false;
+  }
   entries_[sample] = std::move(entry);
   is_empty_.store(false, std::memory_order_release);
   return true;
@@ -124,7 +129,9 @@ std::optional<std::string> KnownBad::Find(uint64_t sample, uint32_t rows) const 
   if (is_empty_.load(std::memory_order_acquire)) return std::nullopt;
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(sample);
-  if (found == entries_.end() || found->second.rows > rows) return std::nullopt;
+  if (found == entries_.end() || found->second.rows > rows || found->second.time_ns != ShardTime(sample)) {
+    return std::nullopt;
+  }
   return found->second.reason;
 }
 
@@ -136,8 +143,9 @@ std::map<uint64_t, KnownBad::Entry> KnownBad::entries() const {
 void KnownBad::Add(uint64_t sample, uint32_t rows, const std::string& reason) {
   if (!CanBeKept(reason)) return;
   const std::lock_guard lock(mutex_);
-  if (!Merge(sample, {rows, reason})) return;
-  const std::string line = Line(sample, {rows, reason});
+  const Entry entry{rows, reason, ShardTime(sample)};
+  if (!Merge(sample, entry)) return;
+  const std::string line = Line(sample, entry);
   if (Append(&places_[0], line) || places_.size() == 1) return;
   if (!places_[1].dir.valid()) {
     std::error_code error;

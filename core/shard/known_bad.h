@@ -29,14 +29,15 @@ class KnownBad {
   struct Entry {
     uint32_t rows = 0;   // decoding this many rows of the stored image fails, and so do more; 0: its bytes are wrong
     std::string reason;  // without shard and sample
+    int64_t time_ns = 0;  // st_ctim of its shard's file when it was found
   };
 
   // Reads DIR/bad_samples.txt and STATE_DIR/HASH.txt (unless `state_dir` is ""). Lines of another dataset, or of a shard whose
   // file has changed since, and whatever is no line of this format, count for nothing. Blocks on the disk.
   KnownBad(std::shared_ptr<const Dataset> dataset, const std::string& state_dir);
 
-  // Why decoding the first `rows` stored rows of the sample's image would fail, if that is known. A load of one word while
-  // nothing is.
+  // Why decoding the first `rows` stored rows of the sample's image would fail, if that is known and its shard's file has not
+  // changed since. A load of one word while nothing is.
   std::optional<std::string> Find(uint64_t sample, uint32_t rows) const;
   // Remembers it, in the dataset's folder, or if that cannot be written in the other, or else for the life of this object. A
   // reason above 500 bytes or with control characters is not kept. Blocks on the disk, for one short write; kill -9 in the middle
@@ -60,10 +61,11 @@ class KnownBad {
   std::string Line(uint64_t sample, const Entry& entry) const;
   bool Append(Place* place, const std::string& line);
   bool Merge(uint64_t sample, Entry entry);
+  // When the file of the sample's shard changed last: whoever restores it changes it.
+  int64_t ShardTime(uint64_t sample) const;
 
   const std::shared_ptr<const Dataset> dataset_;
   const std::string state_dir_;
-  std::vector<int64_t> shard_times_;  // st_ctim, ns
   std::string problem_;
   mutable std::mutex mutex_;
   std::atomic<bool> is_empty_ = true;

@@ -83,8 +83,14 @@ TEST_F(KnownBadTest, AShardThatChangedIsLookedAtAnew) {
   Add(7, 16, "reason");
   ASSERT_THAT(Known(), ElementsAre("7: 16 reason"));
   const std::string shard = tiny_.Open()->shard_path(tiny_.Open()->Locate(7).first);
+  KnownBad before(tiny_.Open(), state_.path());
+  EXPECT_EQ(before.Find(7, 16), "reason");
   fs::last_write_time(shard, fs::file_time_type::clock::now());
   EXPECT_THAT(Known(), IsEmpty());
+  EXPECT_EQ(before.Find(7, 16), std::nullopt) << "while it is served, too";
+  before.Add(7, 40, "other reason");
+  EXPECT_EQ(before.Find(7, 40), "other reason");
+  EXPECT_THAT(Known(), ElementsAre("7: 40 other reason"));
 }
 
 TEST_F(KnownBadTest, CutAtAnyByteItLosesLinesAndInventsNone) {
