@@ -49,7 +49,8 @@ def exif(orientation):
 def webps(generator):
     for mode in ("RGB", "RGBA", "L", "P"):
         for quality in (0, 30, 80, 100):
-            yield "WebP lossy", saved(picture(generator, *size(generator), mode), "WEBP", quality=quality, method=generator.randint(0, 6))
+            image = picture(generator, *size(generator), mode)
+            yield "WebP lossy", saved(image, "WEBP", quality=quality, method=generator.randint(0, 6))
         for exact in (False, True):
             yield "WebP lossless", saved(picture(generator, *size(generator), mode), "WEBP", lossless=True, exact=exact)
     for alpha_quality in (0, 50, 100):
@@ -201,7 +202,8 @@ def bmp_file(header, palette, data, width, height, bits, top_down=False, compres
     if header == 12:
         info = struct.pack("<IHHHH", 12, width, height, 1, bits)
     else:
-        info = struct.pack("<IIiHHIIIIII", header, width, -height if top_down else height, 1, bits, compression, len(data), 9, 9, colours, 0)
+        height = -height if top_down else height
+        info = struct.pack("<IIiHHIIIIII", header, width, height, 1, bits, compression, len(data), 9, 9, colours, 0)
         inside = struct.pack("<IIII", *(masks or (0, 0, 0, 0)))
         info += inside[:12] if header == 40 and masks else b""
         info += (inside + bytes(100))[: max(0, header - 40)]
@@ -267,8 +269,9 @@ def tiffs(generator):
                 kind = f"TIFF {compression or 'raw'}"
                 yield kind, saved(image, "TIFF", compression=compression, tiffinfo=info)
     for orientation in range(10):
-        file = saved(picture(generator, *size(generator)), "TIFF", tiffinfo={274: orientation}, compression="tiff_lzw" if 1 <= orientation <= 8 else None)
-        yield "TIFF orientation", file
+        compression = "tiff_lzw" if 1 <= orientation <= 8 else None  # libtiff writes no others
+        image = picture(generator, *size(generator))
+        yield "TIFF orientation", saved(image, "TIFF", tiffinfo={274: orientation}, compression=compression)
     yield "TIFF orientation", saved(picture(generator, *size(generator)), "TIFF", tiffinfo={700: b'<x tiff:Orientation="8"/>'})
     frames = [picture(generator, 30, 20) for _ in range(3)]
     yield "TIFF pages", saved(frames[0], "TIFF", save_all=True, append_images=frames[1:])

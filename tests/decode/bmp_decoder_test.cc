@@ -32,7 +32,7 @@ std::vector<uint8_t> MakeBmp(int width, int height, uint16_t bits, uint32_t comp
   return file;
 }
 
-absl::Status Decode(const std::vector<uint8_t>& file, RgbImage* out) {
+absl::Status DecodeBmpFile(const std::vector<uint8_t>& file, RgbImage* out) {
   const absl::StatusOr<ImageInfo> info = ReadBmpHeader(file);
   if (!info.ok()) return info.status();
   std::vector<uint8_t> scratch;
@@ -42,9 +42,9 @@ absl::Status Decode(const std::vector<uint8_t>& file, RgbImage* out) {
 TEST(BmpDecoder, ReadsRowsFromTheBottomAndFromTheTop) {
   const std::vector<uint8_t> data = {1, 2, 3, 4, 5, 6, 0, 0, 7, 8, 9, 10, 11, 12};  // the last row's padding is missing
   RgbImage image;
-  ASSERT_TRUE(Decode(MakeBmp(2, 2, 24, 0, {}, data), &image).ok());
+  ASSERT_TRUE(DecodeBmpFile(MakeBmp(2, 2, 24, 0, {}, data), &image).ok());
   EXPECT_THAT(PixelsOf(image), ElementsAreArray({9, 8, 7, 12, 11, 10, 3, 2, 1, 6, 5, 4}));
-  ASSERT_TRUE(Decode(MakeBmp(2, -2, 24, 0, {}, data), &image).ok());
+  ASSERT_TRUE(DecodeBmpFile(MakeBmp(2, -2, 24, 0, {}, data), &image).ok());
   EXPECT_THAT(PixelsOf(image), ElementsAreArray({3, 2, 1, 6, 5, 4, 9, 8, 7, 12, 11, 10}));
 }
 
@@ -53,14 +53,14 @@ TEST(BmpDecoder, UndoesRunLengths) {
   RgbImage image;
   // Three of colour 1; a literal of 1, 0, 1; a colour that the palette has not, cut at the end of the row.
   const std::vector<uint8_t> runs = {3, 1, 0, 0, 0, 3, 1, 0, 1, 0, 0, 0, 200, 9, 0, 1};
-  ASSERT_TRUE(Decode(MakeBmp(3, -3, 8, 1, palette, runs), &image).ok());
+  ASSERT_TRUE(DecodeBmpFile(MakeBmp(3, -3, 8, 1, palette, runs), &image).ok());
   EXPECT_THAT(PixelsOf(image), ElementsAreArray({6, 5, 4, 6, 5, 4, 6, 5, 4, 6, 5, 4, 3, 2, 1, 6, 5, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
 }
 
 TEST(BmpDecoder, RefusesWhatIsCutOffAndWhatItDoesNotKnow) {
   const auto refusal = [](const std::vector<uint8_t>& file) {
     RgbImage image;
-    return std::string(Decode(file, &image).message());
+    return std::string(DecodeBmpFile(file, &image).message());
   };
   const std::vector<uint8_t> whole = MakeBmp(2, 2, 24, 0, {}, std::vector<uint8_t>(14));
   for (size_t size = 2; size < whole.size(); ++size) {

@@ -18,21 +18,21 @@ using ::testing::ElementsAreArray;
 const std::string kGif =
     "GIF89a\x03\0\x02\0\x81\0\0" "abcdefghijkl" "!\xF9\x04\x01\0\0\x02\0" ",\x01\0\x01\0\x02\0\x01\0\0" "\x02\x02\xCC\x0A\0;"s;
 
-absl::Span<const uint8_t> Bytes(const std::string& file) { return {reinterpret_cast<const uint8_t*>(file.data()), file.size()}; }
+absl::Span<const uint8_t> GifBytes(const std::string& file) { return {reinterpret_cast<const uint8_t*>(file.data()), file.size()}; }
 
-absl::Status Decode(const std::string& file, const Rect& region, RgbImage* out) {
-  const absl::StatusOr<ImageInfo> info = ReadGifHeader(Bytes(file));
+absl::Status DecodeGifFile(const std::string& file, const Rect& region, RgbImage* out) {
+  const absl::StatusOr<ImageInfo> info = ReadGifHeader(GifBytes(file));
   if (!info.ok()) return info.status();
   std::vector<uint8_t> scratch;
-  return DecodeGif(Bytes(file), *info, region, &scratch, out);
+  return DecodeGif(GifBytes(file), *info, region, &scratch, out);
 }
 
 TEST(GifDecoder, PutsTheFirstFrameOnTheTransparentColour) {
   RgbImage image;
-  ASSERT_TRUE(Decode(kGif, {0, 0, 2, 3}, &image).ok());
+  ASSERT_TRUE(DecodeGifFile(kGif, {0, 0, 2, 3}, &image).ok());
   const std::string expected = "ghighighi" "ghidefjkl";
   EXPECT_THAT(PixelsOf(image), ElementsAreArray(expected.begin(), expected.end()));
-  ASSERT_TRUE(Decode(kGif, {1, 2, 1, 1}, &image).ok());
+  ASSERT_TRUE(DecodeGifFile(kGif, {1, 2, 1, 1}, &image).ok());
   EXPECT_THAT(PixelsOf(image), ElementsAreArray({'j', 'k', 'l'}));
 }
 
@@ -40,15 +40,15 @@ TEST(GifDecoder, ReadsNoMoreThanTheRegionNeeds) {
   std::string damaged = kGif;
   damaged[damaged.size() - 4] = '\xFF';
   RgbImage image;
-  EXPECT_TRUE(Decode(damaged, {0, 0, 1, 3}, &image).ok());
-  EXPECT_EQ(Decode(damaged, {0, 0, 2, 3}, &image).message(), "GIF: the picture's data are broken");
+  EXPECT_TRUE(DecodeGifFile(damaged, {0, 0, 1, 3}, &image).ok());
+  EXPECT_EQ(DecodeGifFile(damaged, {0, 0, 2, 3}, &image).message(), "GIF: the picture's data are broken");
 }
 
 TEST(GifDecoder, RefusesEveryFileThatIsCutOffBeforeItsLastPixel) {
   RgbImage image;
-  for (size_t size = 6; size < kGif.size() - 2; ++size) EXPECT_FALSE(Decode(kGif.substr(0, size), {0, 0, 2, 3}, &image).ok()) << size;
-  EXPECT_TRUE(Decode(kGif.substr(0, kGif.size() - 2), {0, 0, 2, 3}, &image).ok());
-  EXPECT_EQ(Decode("GIF89a\x03\0\x02\0\0\0\0;"s, {0, 0, 2, 3}, &image).message(), "GIF: no picture");
+  for (size_t size = 6; size < kGif.size() - 2; ++size) EXPECT_FALSE(DecodeGifFile(kGif.substr(0, size), {0, 0, 2, 3}, &image).ok()) << size;
+  EXPECT_TRUE(DecodeGifFile(kGif.substr(0, kGif.size() - 2), {0, 0, 2, 3}, &image).ok());
+  EXPECT_EQ(DecodeGifFile("GIF89a\x03\0\x02\0\0\0\0;"s, {0, 0, 2, 3}, &image).message(), "GIF: no picture");
 }
 
 }  // namespace

@@ -302,6 +302,21 @@ def test_check_rejects_what_does_not_decode_and_counts_what_is_repaired(tmp_path
     assert len(samples) == 3 - sum(verdict == "rejected" for verdict, _ in lines.values())
 
 
+@pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF", "BMP", "TIFF"])
+def test_the_content_decides_what_an_image_is(tmp_path, kind):
+    file = io.BytesIO()
+    make_image(random.Random(1), 40, 30).save(file, kind)
+    whole = file.getvalue()
+    write(tmp_path / "src", {"a/named.jpg": whole, "a/unnamed": whole, "a/cut.jpg": whole[: len(whole) // 2]})
+    headrace("pack", "--check", tmp_path / "src", tmp_path / "dst")
+    verdict, reason = report(tmp_path / "dst")["a/cut.jpg"]
+    assert verdict == "rejected" and reason.upper().startswith(f"{kind}: ")
+    headrace("verify", tmp_path / "dst")
+    headrace("unpack", tmp_path / "dst", tmp_path / "out")
+    back = {path.name: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert back == {"named.jpg": whole, "unnamed": whole}
+
+
 def test_a_finished_dataset_is_not_replaced_unless_asked(tmp_path):
     write(tmp_path / "src", {"a/1.jpg": jpeg(1)})
     headrace("pack", tmp_path / "src", tmp_path / "dst")

@@ -105,8 +105,9 @@ struct Layout {
 };
 
 bool IsCompressionRead(int compression) {
-  static constexpr int kRead[] = {COMPRESSION_NONE,     COMPRESSION_CCITTRLE, COMPRESSION_CCITTFAX3,     COMPRESSION_CCITTFAX4, COMPRESSION_LZW,
-                                  COMPRESSION_JPEG,     COMPRESSION_DEFLATE,  COMPRESSION_ADOBE_DEFLATE, COMPRESSION_PACKBITS};
+  static constexpr int kRead[] = {COMPRESSION_NONE, COMPRESSION_CCITTRLE, COMPRESSION_CCITTFAX3,
+                                  COMPRESSION_CCITTFAX4, COMPRESSION_LZW, COMPRESSION_JPEG,
+                                  COMPRESSION_DEFLATE, COMPRESSION_ADOBE_DEFLATE, COMPRESSION_PACKBITS};
   return std::find(std::begin(kRead), std::end(kRead), compression) != std::end(kRead);
 }
 
@@ -161,12 +162,14 @@ absl::Status SetKind(const File& file, bool little_endian, Layout* layout) {
     case PHOTOMETRIC_RGB:
       layout->kind = Kind::kRgb;
       layout->colours = 3;
-      if (!plain || layout->samples < 3 || layout->samples > 6 || !(bits == 8 || (bits == 16 && layout->samples <= 4))) return refused;
+      if (!plain || layout->samples < 3 || layout->samples > 6) return refused;
+      if (bits != 8 && !(bits == 16 && layout->samples <= 4)) return refused;
       return absl::OkStatus();
     case PHOTOMETRIC_SEPARATED:
       layout->kind = Kind::kCmyk;
       layout->colours = 4;
-      if (!plain || layout->samples < 4 || layout->samples > 6 || !(bits == 8 || (bits == 16 && layout->samples == 4))) return refused;
+      if (!plain || layout->samples < 4 || layout->samples > 6) return refused;
+      if (bits != 8 && !(bits == 16 && layout->samples == 4)) return refused;
       return absl::OkStatus();
     default:
       return refused;
@@ -197,7 +200,8 @@ absl::StatusOr<Layout> ReadLayout(const File& file, absl::Span<const uint8_t> by
   const bool has_alpha = count > 0 && extra[0] == EXTRASAMPLE_UNASSALPHA;
   HEADRACE_RETURN_IF_ERROR(SetKind(file, bytes[0] == 'I', &layout));
   // Pillow exchanges bytes that libtiff has already exchanged.
-  layout.swapped = bytes[0] == 'M' && compression != COMPRESSION_NONE && (layout.kind == Kind::kSigned || layout.kind == Kind::kFloat);
+  const bool is_number = layout.kind == Kind::kSigned || layout.kind == Kind::kFloat;
+  layout.swapped = bytes[0] == 'M' && compression != COMPRESSION_NONE && is_number;
   const bool rgba = layout.kind == Kind::kRgb && layout.samples == 4 && has_alpha;
   if (separate && (compression == COMPRESSION_NONE ? layout.samples != layout.colours && !rgba
                                                    : layout.samples > 4 && (layout.premultiplied || has_alpha))) {
@@ -282,7 +286,8 @@ void ConvertRow(const Layout& layout, const uint8_t* const* rows, int left, int 
   }
 }
 
-absl::Status DecodeStrips(const File& file, const Layout& layout, const Rect& region, std::vector<uint8_t>* scratch, RgbImage* out) {
+absl::Status DecodeStrips(const File& file, const Layout& layout, const Rect& region, std::vector<uint8_t>* scratch,
+                          RgbImage* out) {
   const auto row_bytes = static_cast<size_t>(TIFFScanlineSize(file.get()));
   const int planes = layout.planes_read();
   // Separate planes are read one after another: libtiff would begin a strip anew for each row if they took turns.
@@ -303,7 +308,8 @@ absl::Status DecodeStrips(const File& file, const Layout& layout, const Rect& re
   for (int plane = 0; plane < planes; ++plane) {
     for (int y = first - region.top; y < region.height; ++y) {
       const auto file_row = static_cast<uint32_t>(region.top + y);
-      if (TIFFReadScanline(file.get(), row(plane, std::max(y, 0)), file_row, static_cast<uint16_t>(plane)) != 1) return file.error();
+      uint8_t* const to = row(plane, std::max(y, 0));
+      if (TIFFReadScanline(file.get(), to, file_row, static_cast<uint16_t>(plane)) != 1) return file.error();
       if (planes == 1 && y >= 0) convert(y);
     }
   }
@@ -311,7 +317,8 @@ absl::Status DecodeStrips(const File& file, const Layout& layout, const Rect& re
   return absl::OkStatus();
 }
 
-absl::Status DecodeTiles(const File& file, const Layout& layout, const Rect& region, std::vector<uint8_t>* scratch, RgbImage* out) {
+absl::Status DecodeTiles(const File& file, const Layout& layout, const Rect& region, std::vector<uint8_t>* scratch,
+                         RgbImage* out) {
   uint32_t tile_width = 0, tile_height = 0;
   TIFFGetField(file.get(), TIFFTAG_TILEWIDTH, &tile_width);
   TIFFGetField(file.get(), TIFFTAG_TILELENGTH, &tile_height);
@@ -319,15 +326,18 @@ absl::Status DecodeTiles(const File& file, const Layout& layout, const Rect& reg
   const auto row_bytes = static_cast<size_t>(TIFFTileRowSize(file.get()));
   const int planes = layout.planes_read();
   scratch->resize(std::max(scratch->size(), tile_bytes * static_cast<size_t>(planes)));
-  const auto bottom = static_cast<uint32_t>(region.top + region.height), right = static_cast<uint32_t>(region.left + region.width);
+  const auto bottom = static_cast<uint32_t>(region.top + region.height);
+  const auto right = static_cast<uint32_t>(region.left + region.width);
   for (uint32_t top = static_cast<uint32_t>(region.top) / tile_height * tile_height; top < bottom; top += tile_height) {
     for (uint32_t left = static_cast<uint32_t>(region.left) / tile_width * tile_width; left < right; left += tile_width) {
       for (int plane = 0; plane < planes; ++plane) {
         uint8_t* tile = scratch->data() + static_cast<size_t>(plane) * tile_bytes;
         if (TIFFReadTile(file.get(), tile, left, top, 0, static_cast<uint16_t>(plane)) < 0) return file.error();
       }
-      const int from_x = std::max(static_cast<int>(left), region.left), end_x = static_cast<int>(std::min(left + tile_width, right));
-      const int from_y = std::max(static_cast<int>(top), region.top), end_y = static_cast<int>(std::min(top + tile_height, bottom));
+      const int from_x = std::max(static_cast<int>(left), region.left);
+      const int end_x = static_cast<int>(std::min(left + tile_width, right));
+      const int from_y = std::max(static_cast<int>(top), region.top);
+      const int end_y = static_cast<int>(std::min(top + tile_height, bottom));
       for (int y = from_y; y < end_y; ++y) {
         const uint8_t* rows[4] = {};
         for (int plane = 0; plane < planes; ++plane) {
@@ -374,11 +384,13 @@ absl::Status DecodeTiff(absl::Span<const uint8_t> bytes, const ImageInfo& info, 
                         RgbImage* out, std::string* warning) {
   File file(bytes);
   HEADRACE_ASSIGN_OR_RETURN(const Layout layout, ReadLayout(file, bytes));
-  if (layout.width != info.width || layout.height != info.height) return Invalid("the picture has another size than the index says");
+  if (layout.width != info.width || layout.height != info.height) {
+    return Invalid("the picture has another size than the index says");
+  }
   file.forget_warning();  // of the directory: unknown tags and the like
   out->Resize(region.width, region.height);
   const bool tiled = TIFFIsTiled(file.get()) != 0;
-  HEADRACE_RETURN_IF_ERROR(tiled ? DecodeTiles(file, layout, region, scratch, out) : DecodeStrips(file, layout, region, scratch, out));
+  HEADRACE_RETURN_IF_ERROR((tiled ? DecodeTiles : DecodeStrips)(file, layout, region, scratch, out));
   if (warning != nullptr) *warning = file.warning();
   return absl::OkStatus();
 }
