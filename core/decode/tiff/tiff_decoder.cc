@@ -276,12 +276,9 @@ void ConvertRow(const Layout& layout, const uint8_t* const* rows, int left, int 
           }
         }
         break;
-      case Kind::kCmyk: {
-        uint8_t inverted[4];
-        for (int channel = 0; channel < 4; ++channel) inverted[channel] = static_cast<uint8_t>(255 - high(channel));
-        CmykToRgb(inverted, 1, out);
+      case Kind::kCmyk:
+        for (int channel = 0; channel < 3; ++channel) out[channel] = InkToColor(high(channel), 255 - high(3));
         break;
-      }
     }
   }
 }
