@@ -185,8 +185,13 @@ TEST(Probe, RefusesHeadersThatPromiseTooMuchInEveryFormat) {
               HasSubstr("65535 x 65535 pixels are more than"));
   EXPECT_THAT(Refusal("BM\0\0\0\0\0\0\0\0\x1A\0\0\0\x0C\0\0\0\xFF\xFF\xFF\xFF\x01\0\x18\0"s),
               HasSubstr("65535 x 65535 pixels are more than"));
-  EXPECT_THAT(Refusal("II*\0\x08\0\0\0\x02\0\0\x01\x04\0\x01\0\0\0\xFF\xFF\0\0\x01\x01\x04\0\x01\0\0\0\xFF\xFF\0\0\0\0\0\0"s),
-              HasSubstr("65535 x 65535 pixels are more than"));
+  const std::string tiff = "II*\0\x08\0\0\0\x04\0"
+                           "\0\x01\x04\0\x01\0\0\0\xFF\xFF\0\0"
+                           "\x01\x01\x04\0\x01\0\0\0\xFF\xFF\0\0"
+                           "\x11\x01\x04\0\x01\0\0\0\x08\0\0\0"
+                           "\x17\x01\x04\0\x01\0\0\0\x01\0\0\0"
+                           "\0\0\0\0"s;
+  EXPECT_THAT(Refusal(tiff), HasSubstr("65535 x 65535 pixels are more than"));
   // A lossless WebP of 16,384 × 16,384.
   EXPECT_THAT(Refusal("RIFF\x12\0\0\0WEBPVP8L\x05\0\0\0\x2F\xFF\xFF\xFF\x0F\0"s),
               HasSubstr("16384 x 16384 pixels are more than"));
