@@ -29,7 +29,7 @@ TEST(LibraryTest, ShowsTheFunctionsOfItsHeaderAndNothingElse) {
           "hr_last_error", "hr_version", "hr_client_open", "hr_client_close", "hr_request",
           "hr_free", "hr_session_open", "hr_session_close", "hr_session_info", "hr_session_next",
           "hr_session_try_next", "hr_session_wait", "hr_session_seek", "hr_session_lease_all",
-          "hr_session_hold_ring", "hr_ring_release", "hr_session_get_stats",
+          "hr_session_hold_ring", "hr_ring_release", "hr_ring_released_word", "hr_session_get_stats",
           "hr_set_python_functions", "hr_session_try_next_capsules", "hr_gpu_copy_start", "hr_shutdown"));
 }
 

@@ -4,6 +4,7 @@
 
 #include "core/pipeline/session_state.h"
 #include "tests/fuzz/input.h"
+#include "tests/support/fake_gpu.h"
 #include "tests/support/tiny_dataset.h"
 
 namespace headrace {
@@ -26,7 +27,13 @@ SessionSpec TakeSpec(Input* input) {
   spec.prefetch_factor = static_cast<int>(input->Below(3));
   spec.on_bad_sample = static_cast<OnBadSample>(input->Below(3));
   spec.last_batch = static_cast<LastBatch>(input->Below(2));
+  spec.engine = input->Below(2) == 0 ? Engine::kCpu : Engine::kGpu;
   return spec;
+}
+
+Gpu* FakeGpu() {
+  static const std::unique_ptr<Gpu> gpu = *testing::FakeGpus().opener()(testing::FakeGpus::Uuid(0), uint64_t{1} << 20, nullptr);
+  return gpu.get();
 }
 
 // A session and the threads that work for it, one step after the other.
@@ -39,8 +46,9 @@ class Driver {
     ring_ = ring->get();
     slots_ = ring_->num_slots();
     const auto verified = std::make_shared<VerifiedSamples>(spec.dataset->size());
-    state_ = std::make_unique<SessionState>(1, std::move(spec), std::move(layout), *std::move(ring), /*gpu=*/nullptr, verified,
-                                            Cursor{}, nullptr);
+    Gpu* const gpu = spec.engine == Engine::kGpu ? FakeGpu() : nullptr;
+    if (gpu != nullptr) ring_->Attach(*gpu->NewRing(slots_, layout.device_slot_bytes));
+    state_ = std::make_unique<SessionState>(1, std::move(spec), std::move(layout), *std::move(ring), gpu, verified, Cursor{}, nullptr);
   }
 
   void Step(Input* input) {
@@ -92,13 +100,17 @@ class Driver {
   }
 
   void Claim(Input* input) {
+    if (state_->HasLeft() && input->Below(2) == 1) {
+      units_.push_back(state_->ClaimLeft(1 + input->Below(4)));
+      return;
+    }
     if (state_->LookForWork() != SessionState::Work::kSome) return;
-    const Unit unit = state_->Claim(1 + input->Below(4));
+    const Unit unit = state_->Claim(state_->gpu() != nullptr ? UINT32_MAX : 1 + input->Below(4));
     Check(unit.slot >= 0 && unit.slot < slots_ && unit.count > 0);
     Check(unit.first_place + unit.count <= static_cast<uint32_t>(state_->spec().batch_size));
     // No place belongs to two threads.
     for (const Unit& other : units_) {
-      Check(other.slot != unit.slot || other.first_place + other.count <= unit.first_place ||
+      Check(other.slot != unit.slot || other.is_left || other.first_place + other.count <= unit.first_place ||
             unit.first_place + unit.count <= other.first_place);
     }
     for (const int slot : complete_) Check(slot != unit.slot);
@@ -112,12 +124,20 @@ class Driver {
     units_.erase(at);
     static UnitFiller filler;
     std::vector<BadOutcome> bad;
-    filler.Fill(state_->spec(), state_->layout(), unit, &state_->batch(unit.slot), ring_->slot(unit.slot), Verify::kOnce,
+    if (state_->gpu() != nullptr && !unit.is_left) {
+      std::vector<uint32_t> left;
+      for (uint32_t i = 0; i < unit.count; ++i) {
+        if (input->Below(2) == 1) left.push_back(unit.first_place + i);
+      }
+      if (state_->Finish(unit, &bad, &left)) complete_.push_back(unit.slot);
+      return TakeRing();
+    }
+    filler.Fill(state_->spec(), state_->layout(), unit, &state_->batch(unit.slot), ring_->memory(unit.slot), Verify::kOnce,
                 state_->verified(), &bad);
     // As if it were damaged.
     if (const uint32_t effect = input->Below(8); effect < 3) {
       BadOutcome outcome{BadSample(), static_cast<BadOutcome::Effect>(effect)};
-      outcome.sample.place = unit.first_place;
+      outcome.sample.place = unit.is_left ? state_->batch(unit.slot).left[unit.first_place] : unit.first_place;
       bad.push_back(std::move(outcome));
     }
     if (state_->Finish(unit, &bad)) complete_.push_back(unit.slot);
@@ -129,7 +149,7 @@ class Driver {
     const auto at = complete_.begin() + input->Below(static_cast<uint32_t>(complete_.size()));
     const int slot = *at;
     complete_.erase(at);
-    FinishBatch(state_->spec(), state_->layout(), ring_->slot(slot), &state_->batch(slot));
+    FinishBatch(state_->spec(), state_->layout(), ring_->memory(slot), &state_->batch(slot));
     state_->Complete(slot);
     TakeRing();
   }

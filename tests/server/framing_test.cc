@@ -50,7 +50,7 @@ TEST_F(FramingTest, AWrongMagicEndsTheConnection) {
 }
 
 TEST_F(FramingTest, AnUnknownTypeEndsTheConnection) {
-  for (const uint32_t type : {0u, 8u, uint32_t{HR_ERROR}, uint32_t{HR_HELLO + HR_ANSWER}, 0xFFFFFFFFu}) {
+  for (const uint32_t type : {0u, HR_DEVICE_MEMORY + 1u, uint32_t{HR_ERROR}, uint32_t{HR_HELLO + HR_ANSWER}, 0xFFFFFFFFu}) {
     RawClient client(daemon_.socket());
     client.Hello();
     client.Send(Bytes(type, 1, ""));

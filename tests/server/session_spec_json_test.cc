@@ -40,13 +40,15 @@ TEST_F(SessionSpecJson, HasTheProtocolsDefaults) {
   EXPECT_EQ(spec->prefetch_factor, 2);
   EXPECT_EQ(spec->max_threads, 0);
   EXPECT_EQ(spec->recipe.dtype, DType::kFloat32);
+  EXPECT_EQ(spec->engine, Engine::kAuto);
+  EXPECT_EQ(spec->gpu, "");
 }
 
 TEST_F(SessionSpecJson, TakesEveryKey) {
   Json json = Minimal();
   json.update(Json::parse(R"({"fields": ["image"], "rank": 2, "world_size": 3, "seed": 18446744073709551615,
     "shuffle": "blocks", "last_batch": "pad", "on_bad_sample": "substitute", "max_bad": 7, "prefetch_factor": 5, "num_workers": 3,
-    "engine": "cpu", "dtype": "bfloat16", "memory_format": "channels_last"})"));
+    "engine": "gpu", "gpu": "0123456789abcdef0123456789abcdef", "dtype": "bfloat16", "memory_format": "channels_last"})"));
   const absl::StatusOr<SessionSpec> spec = Parse(json);
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->fields, std::vector<std::string>{"image"});
@@ -59,6 +61,8 @@ TEST_F(SessionSpecJson, TakesEveryKey) {
   EXPECT_EQ(spec->max_bad, 7);
   EXPECT_EQ(spec->prefetch_factor, 5);
   EXPECT_EQ(spec->max_threads, 3);
+  EXPECT_EQ(spec->engine, Engine::kGpu);
+  EXPECT_EQ(spec->gpu, "0123456789abcdef0123456789abcdef");
   EXPECT_EQ(spec->recipe.dtype, DType::kBFloat16);
   EXPECT_EQ(spec->recipe.memory_format, MemoryFormat::kChannelsLast);
   json["num_workers"] = nullptr;
@@ -73,7 +77,9 @@ TEST_F(SessionSpecJson, NamesTheKeyThatIsWrong) {
       {"rank", "1"}, {"world_size", "0"}, {"seed", "-1"}, {"seed", "1e3"}, {"seed", "18446744073709551616"},
       {"shuffle", "1"}, {"shuffle", "\"yes\""}, {"last_batch", "\"keep\""}, {"on_bad_sample", "\"ignore\""},
       {"max_bad", "3"}, {"max_bad", "-1"}, {"max_bad", "10001"},
-      {"prefetch_factor", "0"}, {"prefetch_factor", "63"}, {"num_workers", "-1"}, {"engine", "\"gpu\""},
+      {"prefetch_factor", "0"}, {"prefetch_factor", "63"}, {"num_workers", "-1"}, {"engine", "\"tpu\""},
+      {"engine", "1"}, {"gpu", "0"}, {"gpu", "\"\""}, {"gpu", "\"0123456789abcdef0123456789abcde\""},
+      {"gpu", "\"0123456789ABCDEF0123456789abcdef\""}, {"gpu", "\"GPU-0123456789abcdef0123456789ab\""},
       {"dtype", "\"int8\""}, {"memory_format", "\"rows\""}, {"fields", "[]"}, {"fields", "\"image\""}, {"fields", "[1]"},
       {"fields", "[\"nothing\"]"}, {"dataset", "7"}, {"transform", "{}"}, {"colour", "1"}};
   for (const auto& [key, value] : wrong) {

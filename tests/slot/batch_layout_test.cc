@@ -51,6 +51,25 @@ TEST(BatchLayout, PutsImagesFirstAndEveryFieldOnItsOwn) {
   EXPECT_EQ(layout->error_offset, layout->slot_bytes - HR_ERROR_BYTES);
 }
 
+TEST(BatchLayout, TheGpuEnginesImagesAreInNoSlotOfTheHosts) {
+  SessionSpec spec = Spec(Tiny(), {"label", "image", "weight"}, 3);
+  const BatchLayout on_cpu = *MakeBatchLayout(spec);
+  EXPECT_EQ(on_cpu.device_field, -1);
+  EXPECT_EQ(on_cpu.device_slot_bytes, 0u);
+  spec.engine = Engine::kGpu;
+  const BatchLayout layout = *MakeBatchLayout(spec);
+  EXPECT_EQ(layout.device_field, 1);
+  EXPECT_EQ(layout.fields[1].offset, 0u);
+  EXPECT_EQ(layout.fields[1].bytes, on_cpu.fields[1].bytes);
+  EXPECT_EQ(layout.device_slot_bytes, 8192u);  // of 4320 bytes
+  EXPECT_EQ(layout.fields[0].offset, 0u);      // there nothing is before the labels
+  EXPECT_EQ(layout.fields[2].offset, 64u);
+  EXPECT_EQ(layout.fields[3].offset, 128u);
+  EXPECT_EQ(layout.slot_bytes, (128 + 24 + HR_ERROR_BYTES + 4095) / 4096 * 4096);
+  spec.fields = {"label"};
+  EXPECT_EQ(MakeBatchLayout(spec)->device_field, -1);
+}
+
 TEST(BatchLayout, StridesFollowTheMemoryFormatAndBytesTheDtype) {
   SessionSpec spec = Spec(Tiny(), {"image"}, 2);
   auto layout = MakeBatchLayout(spec);

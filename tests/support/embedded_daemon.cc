@@ -21,15 +21,16 @@ Settings ForRoot(const std::string& root) {
 
 }  // namespace
 
-EmbeddedDaemon::EmbeddedDaemon(const std::string& root) : EmbeddedDaemon(ForRoot(root)) {}
+EmbeddedDaemon::EmbeddedDaemon(const std::string& root, const Daemon::MakePipeline& make_pipeline)
+    : EmbeddedDaemon(ForRoot(root), make_pipeline) {}
 
-EmbeddedDaemon::EmbeddedDaemon(Settings settings) : settings_(std::move(settings)) {
+EmbeddedDaemon::EmbeddedDaemon(Settings settings, const Daemon::MakePipeline& make_pipeline) : settings_(std::move(settings)) {
   if (settings_.socket.empty()) settings_.socket = folder_.File("headrace.sock");
   if (settings_.threads == 0) settings_.threads = 2;
   if (settings_.host_memory == 0) settings_.host_memory = uint64_t{256} << 20;
   if (const absl::Status status = CompleteSettings(&settings_); !status.ok()) Require<int>(status);
   log_ = Require(Log::Open(folder_.File("log"), LogLevel::kDebug));
-  daemon_ = Require(Daemon::Start(settings_, -1, log_.get()));
+  daemon_ = Require(Daemon::Start(settings_, -1, log_.get(), make_pipeline));
   thread_ = std::thread([this] { reason_ = daemon_->Run(); });
 }
 

@@ -15,9 +15,9 @@ class EmbeddedDaemon {
  public:
   // `settings` needs only what the test is about: the socket, two threads and 256 MiB are filled in. A test fails at once
   // if the daemon does not start.
-  explicit EmbeddedDaemon(Settings settings);
+  explicit EmbeddedDaemon(Settings settings, const Daemon::MakePipeline& make_pipeline = Pipeline::Create);
   // Serves one data root.
-  explicit EmbeddedDaemon(const std::string& root);
+  explicit EmbeddedDaemon(const std::string& root, const Daemon::MakePipeline& make_pipeline = Pipeline::Create);
   ~EmbeddedDaemon();
 
   const std::string& socket() const { return settings_.socket; }
