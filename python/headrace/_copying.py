@@ -46,7 +46,7 @@ class CopyingSession(Session):
                 self._on_gpu.append(i)
                 self._layouts.append(_gpu.Field(field.dtype, layout.shape[: field.ndim], layout.strides[: field.ndim]))
         self._ahead = collections.deque()  # batches copied and not delivered
-        self._pending = collections.deque()  # (batch, capsules on its slot) of copies that may be running
+        self._pending = collections.deque()  # (batch, capsules; None: the GPU gives its slot back) of copies that may be running
         self._slots = {}  # of the present ring; by the address of a slot's first managed tensor, which is the library's
         _live.add(self)
 
@@ -106,6 +106,9 @@ class CopyingSession(Session):
                 batch.slot = self._slots.get(self.addresses[self._on_gpu[0]]) or self._new_slot()
                 self._pending.append((batch, capsules))  # first, in case Ctrl-C comes
             batch.copies = self._gpu.copy(self._layouts, batch.length, batch.slot)
+            if batch.slot is not None and batch.slot.given_back:
+                # The slot may be handed out again before anybody sees that the copies are done; these are the same tensors then.
+                self._pending[-1] = (batch, None)
         if values:
             batch.values = ordered = [None] * len(capsules)
             for i, copy in zip(self._on_gpu, batch.copies):
