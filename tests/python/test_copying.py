@@ -49,6 +49,14 @@ def test_batches_equal_those_on_the_cpu_over_epochs(dataset, gpus):
     assert len(gpus) == 1 and len(gpus[0].pinned) == stats["slots"] == 4
 
 
+def test_the_cpu_makes_the_batches_where_the_daemon_has_no_such_gpu(dataset, gpus):
+    loader = make(dataset, engine="auto")
+    assert same(list(loader), list(make(dataset, device="cpu")))
+    assert loader.stats()["engine"] == "cpu" and session_of(loader)["engine"] == "cpu"
+    with pytest.raises(hr.UnsupportedError, match=r'engine = "gpu"'):
+        next(iter(make(dataset, engine="gpu")))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.uint8], ids=str)
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
 def test_layouts_survive_the_copy(dataset, dtype, memory_format):

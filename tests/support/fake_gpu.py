@@ -8,6 +8,9 @@ import torch
 from headrace import _gpu
 
 
+UUID = "f" * 32  # of no GPU that a daemon may find
+
+
 def mapped(address):
     """The mapping of this process that the address lies in, or ""."""
     with open("/proc/self/maps") as maps:
@@ -19,6 +22,8 @@ def mapped(address):
 
 
 class FakeSlot:
+    given_back = False
+
     def __init__(self, sources):
         self.sources = sources
 
@@ -41,7 +46,11 @@ class FakeGpu:
     def numa_node(self):
         return 0
 
-    def slot(self, sources):
+    def uuid(self):
+        return UUID
+
+    def slot(self, sources, from_gpu):
+        assert not any(from_gpu), "a daemon has memory of a GPU that is not there"
         return FakeSlot(sources)
 
     def pin(self, address, size):
