@@ -164,8 +164,12 @@ def test_a_folder_that_may_not_be_written(bad, executable, tmp_path):
         for folder in (tmp_path, *tmp_path.parents):
             if folder.stat().st_uid == 0 and str(folder).startswith("/tmp/"):
                 os.chmod(folder, 0o755)
-        copy = tmp_path / "headrace"  # it may not look into the repository
+        copy = tmp_path / "copy" / "headrace" / "bin" / "headrace"  # it may not look into the repository
+        copy.parent.mkdir(parents=True)
         shutil.copy(executable, copy)
+        libraries = Path(executable).parents[2] / "headrace.libs"  # of an installed wheel
+        if libraries.is_dir():
+            shutil.copytree(libraries, tmp_path / "copy" / "headrace.libs")
     else:
         copy = executable
         bad.chmod(0o555)

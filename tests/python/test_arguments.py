@@ -79,10 +79,15 @@ def test_a_loader_of_arrays_says_who_has_a_device(dataset):
         headrace.Loader(dataset, 4, transform=SMALL, device="cuda")
 
 
-@pytest.mark.parametrize("arguments", [{"device": "meta"}, {"engine": "gpu"}], ids=str)
-def test_what_this_build_cannot_do_says_what_works(dataset, arguments):
+def test_a_device_that_is_none_says_what_works(dataset):
     with pytest.raises(NotImplementedError, match="cpu"):
-        hr.DataLoader(dataset, 4, transform=SMALL, **arguments)
+        hr.DataLoader(dataset, 4, transform=SMALL, device="meta")
+
+
+def test_the_gpu_engine_is_for_batches_on_a_gpu(dataset):
+    for make in (hr.DataLoader, headrace.Loader):
+        with pytest.raises(hr.InvalidArgumentError, match='device="cuda"'):
+            make(dataset, 4, transform=SMALL, engine="gpu")
 
 
 @pytest.mark.parametrize("name", ["sampler", "batch_sampler", "collate_fn"])
