@@ -337,8 +337,8 @@ void Scheduler::MayBegin(const SessionState& session) {
   }
 }
 
-SessionState* Scheduler::PickForGpu(const Gpu* gpu, bool* again) {
-  SessionState* best = nullptr;
+std::shared_ptr<SessionState> Scheduler::PickForGpu(const Gpu* gpu, bool* again) {
+  std::shared_ptr<SessionState> best;
   *again = false;
   for (auto& session : sessions_) {
     if (session->gpu() != gpu) continue;
@@ -347,7 +347,7 @@ SessionState* Scheduler::PickForGpu(const Gpu* gpu, bool* again) {
     *again |= work == SessionState::Work::kAgain;
     if (work != SessionState::Work::kSome) continue;
     clock_.Refresh(&session->share);
-    if (best == nullptr || session->share.virtual_ns < best->share.virtual_ns) best = session.get();
+    if (best == nullptr || session->share.virtual_ns < best->share.virtual_ns) best = session;
   }
   return best;
 }
@@ -356,10 +356,10 @@ bool Scheduler::ClaimForGpu(const Gpu* gpu, bool wait, Job* job) {
   Lock lock(mutex_);
   while (!stop_) {
     bool again;
-    if (SessionState* session = PickForGpu(gpu, &again)) {
-      job->session = *std::find_if(sessions_.begin(), sessions_.end(), [&](const auto& other) { return other.get() == session; });
+    if (std::shared_ptr<SessionState> session = PickForGpu(gpu, &again)) {
       job->unit = session->Claim(UINT32_MAX);
       job->charge_ns = clock_.Begin(&session->share, job->unit.count);
+      job->session = std::move(session);
       progressed_ = true;
       CallOut(&lock);
       return true;

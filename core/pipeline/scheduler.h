@@ -88,7 +88,7 @@ class Scheduler {
   // What a thread has done for `job` is charged, and its batch goes on. `left` as in DoneOnGpu.
   void Done(Job* job, int64_t spent_ns, int64_t cpu_ns, uint64_t bytes_read, std::vector<BadOutcome>* bad, std::vector<uint32_t>* left,
             Lock* lock);
-  SessionState* PickForGpu(const Gpu* gpu, bool* again);
+  std::shared_ptr<SessionState> PickForGpu(const Gpu* gpu, bool* again);
   // A session may have something to begin.
   void MayBegin(const SessionState& session);
   void GiveBackIfUnused(SessionState* session, RingMemory memory);

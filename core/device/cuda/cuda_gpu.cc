@@ -112,6 +112,8 @@ class CudaRing : public DeviceRing {
 };
 
 class CudaGpu : public Gpu {
+  static_assert(kMaxBursts == GpuRenderer::kMaxBursts);
+
  public:
   CudaGpu(const CudaDriver& driver, int device, uint64_t memory_bytes, GpuLost lost)
       : driver_(driver), device_(device), memory_(std::make_shared<DeviceMemory>(memory_bytes)), lost_(std::move(lost)) {}
