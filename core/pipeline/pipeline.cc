@@ -73,7 +73,7 @@ class SessionHandle : public Session {
 class PipelineImpl : public Pipeline {
  public:
   explicit PipelineImpl(const PipelineOptions& options)
-      : machinery_(std::make_shared<Machinery>(options)), device_memory_bytes_(options.device_memory_bytes) {}
+      : machinery_(std::make_shared<Machinery>(options)) {}
   ~PipelineImpl() override {
     machinery_->scheduler.Stop();
     machinery_->gpus.Stop();
@@ -88,7 +88,6 @@ class PipelineImpl : public Pipeline {
   void PopulateRest(const std::shared_ptr<SessionState>& state);
 
   const std::shared_ptr<Machinery> machinery_;
-  const uint64_t device_memory_bytes_;
   std::mutex mutex_;
   // Not 1: a client that has not noticed its daemon's death names its session to the next one.
   uint64_t next_id_ = uint64_t{std::random_device()()} + 1;
@@ -204,7 +203,6 @@ PipelineStats PipelineImpl::stats() const {
   stats.host_memory_bytes = machinery_->budget.limit_bytes();
   stats.host_memory_used = machinery_->budget.used_bytes();
   stats.gpus = machinery_->gpus.Stats();
-  stats.device_memory_bytes = device_memory_bytes_;
   return stats;
 }
 

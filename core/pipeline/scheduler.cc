@@ -56,6 +56,7 @@ Scheduler::Scheduler(const PipelineOptions& options, RingKeeper* keeper)
     : options_(options), keeper_(keeper), limit_(std::max(1, options.decode_threads)) {
   totals_.decode_threads = limit_.limit();
   totals_.simd_target = SimdTarget();
+  totals_.device_memory_bytes = options.device_memory_bytes;
   int processors = 0;
   if (options.numa_nodes.size() > 1) {
     for (const NumaNode& node : options.numa_nodes) {

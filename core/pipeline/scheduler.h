@@ -55,7 +55,7 @@ class Scheduler {
   void DoneOnGpu(Job* job, int64_t spent_ns, uint64_t bytes_read, std::vector<uint32_t>* left);
 
   SessionStats Stats(const SessionState& session) const;
-  // All but the memory's numbers.
+  // All but the numbers of memory in use, and of the host's.
   PipelineStats Stats() const;
 
   // Closes the sessions (kKeep) and joins the threads. Later calls find closed sessions.
