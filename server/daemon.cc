@@ -67,6 +67,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Settings& settings, 
   LimitIsa(settings.isa);
   options.open_gpu = OpenCudaGpu;
   options.device_memory_bytes = settings.device_memory;
+  options.page_cache_map_bytes = settings.page_cache_map;
   options.on_gpu_lost = [log](const std::string& why) {
     log->Error("the GPU is lost, the daemon ends: " + why);
     std::quick_exit(EXIT_FAILURE);  // without destructors: they would wait for the GPU

@@ -179,6 +179,8 @@ std::vector<Setting> MakeTable() {
             "Memory for the rings of all sessions together."),
       Bytes("device_memory", 64 << 20, "1536MiB", &Settings::device_memory,
             "Memory of each GPU for the batches and the work of its engine; it is taken when the first trainer wants it."),
+      Bytes("page_cache_map", 0, "half of the memory, or of the cgroup's limit", &Settings::page_cache_map,
+            "Shards that may be kept in memory for GPUs to read them; 0: none. A dataset of more is read piece by piece."),
       Int("sm_percentage", "%", 0, 100, "0 (all)", &Settings::sm_percentage,
           "Under MPS: the share of a GPU's multiprocessors that the GPU engine may use."),
       Choice<Verify>("verify", {{"every", Verify::kEvery}, {"once", Verify::kOnce}, {"never", Verify::kNever}}, "once",
@@ -244,6 +246,7 @@ absl::Status CompleteSettings(Settings* settings) {
     }
   }
   if (settings->host_memory == 0) settings->host_memory = machine.memory_bytes / 4;
+  if (settings->page_cache_map == UINT64_MAX) settings->page_cache_map = machine.memory_bytes / 2;
   if (const char* isa = std::getenv("HEADRACE_ISA"); isa != nullptr && settings->isa == Isa::kBest) {
     HEADRACE_RETURN_IF_ERROR(Annotate(FindSetting("isa")->set({isa}, settings), "$HEADRACE_ISA"));
   }

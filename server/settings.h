@@ -23,6 +23,7 @@ struct Settings {
   int threads = 0;               // 0: the processors this process may use
   int niceness = 5;
   uint64_t device_memory = uint64_t{1536} << 20;  // bytes, of each GPU
+  uint64_t page_cache_map = UINT64_MAX;  // bytes; UINT64_MAX: half of the memory (MachineLimits)
   int sm_percentage = 0;         // 0: all, as far as MPS lets it
   uint64_t host_memory = 0;      // bytes; 0: a quarter of the memory (MachineLimits)
   Verify verify = Verify::kOnce;

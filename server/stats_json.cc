@@ -40,6 +40,8 @@ std::string FormatStatsJson(const ServiceStats& stats) {
                {"threads_in_use", p.threads_in_use},
                {"host_memory_bytes", p.host_memory_bytes},
                {"host_memory_used", p.host_memory_used},
+               {"page_cache_map_bytes", p.page_cache_map_bytes},
+               {"page_cache_map_used", p.page_cache_map_used},
                {"samples", p.samples},
                {"batches", p.batches},
                {"bad_samples", p.bad_samples},

@@ -1,11 +1,12 @@
 // Batches of the train transform on a GPU: what a batch costs the host and the GPU. Prints JSON.
-//   gpu_bench PHOTO_FOLDER [BATCH_SIZE]
+//   gpu_bench PHOTO_FOLDER [BATCH_SIZE [mapped]]
 #include <cuda_runtime_api.h>
 #include <time.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <vector>
@@ -31,7 +32,7 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-int Run(const std::string& folder, uint32_t batch_size) {
+int Run(const std::string& folder, uint32_t batch_size, bool mapped) {
   std::vector<std::unique_ptr<testing::IndexedJpeg>> images;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (!entry.is_regular_file()) continue;
@@ -45,6 +46,9 @@ int Run(const std::string& folder, uint32_t batch_size) {
     return 1;
   }
   GpuRenderer& gpu = **renderer;
+  for (const auto& image : images) {
+    if (mapped && cudaHostRegister(image->file.data(), image->file.size(), cudaHostRegisterDefault) != cudaSuccess) return 1;
+  }
   Recipe recipe;
   recipe.transforms = {RandomResizedCrop{.height = 224, .width = 224}, RandomHorizontalFlip{}};
   recipe.normalize = Normalize{};
@@ -64,11 +68,18 @@ int Run(const std::string& folder, uint32_t batch_size) {
       const testing::IndexedJpeg& image = *images[number];
       DrawSample(recipe, 1, 0, position, static_cast<int>(image.info.oriented_width()),
                  static_cast<int>(image.info.oriented_height()), &draws[i]);
-      const auto range = GpuRenderer::NeededBytes(image.info, views[number], draws[i]);
+      const auto range = gpu.Plan({&image.info, &views[number], &image.frame, &draws[i], i});
       if (!range.ok()) continue;
-      const uint64_t end = std::min<uint64_t>(range->end, image.file.size());
-      (void)gpu.Add({&image.info, &views[number], &image.frame,
-                     absl::MakeConstSpan(image.file).subspan(range->begin, end - range->begin), range->begin, &draws[i], i});
+      const uint64_t end = std::min<uint64_t>(range->end, image.file.size()), bytes = end - range->begin;
+      if (mapped) {
+        const uint64_t scan_end = std::min<uint64_t>(image.frame.scan_offset + uint64_t{views[number].scan_bytes()}, end);
+        (void)gpu.AddMapped(image.file.data() + range->begin, absl::MakeConstSpan(image.file).subspan(scan_end, end - scan_end));
+      } else {
+        const auto staged = gpu.Stage(bytes);
+        if (!staged.ok()) continue;
+        std::memcpy(*staged, image.file.data() + range->begin, bytes);
+        (void)gpu.AddStaged(bytes);
+      }
     }
     launched = Seconds(CLOCK_MONOTONIC);
     if (status.ok()) status = gpu.Launch(out);
@@ -106,8 +117,8 @@ int Run(const std::string& folder, uint32_t batch_size) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    fprintf(stderr, "usage: %s PHOTO_FOLDER [BATCH_SIZE]\n", argv[0]);
+    fprintf(stderr, "usage: %s PHOTO_FOLDER [BATCH_SIZE [mapped]]\n", argv[0]);
     return 2;
   }
-  return headrace::Run(argv[1], argc > 2 ? static_cast<uint32_t>(atoi(argv[2])) : 256);
+  return headrace::Run(argv[1], argc > 2 ? static_cast<uint32_t>(atoi(argv[2])) : 256, argc > 3);
 }

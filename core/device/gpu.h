@@ -29,27 +29,43 @@ class DeviceRing {
   virtual void Move(int slot, uint64_t to, uint64_t from, uint64_t bytes) = 0;
 };
 
-// One GPU of the machine. A batch is made of bursts of kernels: begun, given its images one by one, launched; at most
-// kMaxBursts are on their way at a time, and they are done in their order. All but NewRing and used_bytes are called by one
-// thread.
-class Gpu {
+// Makes batches on a GPU beside the other lanes. A batch is made of bursts of kernels: begun, given its images one by one, launched;
+// at most kMaxBursts are on their way at a time, and they are done in their order. Called by one thread.
+class GpuLane {
  public:
   static constexpr int kMaxBursts = 2;
 
-  virtual ~Gpu() = default;
-  // RESOURCE_EXHAUSTED when the memory declared for this GPU, or its own, is not enough.
-  virtual absl::StatusOr<std::unique_ptr<DeviceRing>> NewRing(int num_slots, uint64_t slot_bytes) = 0;
-
-  // The bytes of the file that this sample needs. UNIMPLEMENTED when the CPU must make it.
-  virtual absl::StatusOr<ByteRange> NeededBytes(const ImageInfo& info, const EntryView& entries, const Draw& draw) = 0;
+  virtual ~GpuLane() = default;
   // Fewer than kMaxBursts are on their way.
   virtual void Begin(const Recipe& recipe) = 0;
-  // UNIMPLEMENTED, DATA_LOSS: the CPU must make it. RESOURCE_EXHAUSTED: it does not fit beside those added so far.
-  virtual absl::Status Add(const GpuSample& sample) = 0;
+  // An image is planned, which says what bytes of its file it needs, and added with these, or not.
+  // UNIMPLEMENTED, DATA_LOSS: the CPU must make it. What the sample points to stays until it was added.
+  virtual absl::StatusOr<ByteRange> Plan(const GpuSample& sample) = 0;
+  // Room for bytes that go to the GPU with the burst, until the next call.
+  virtual absl::StatusOr<uint8_t*> Stage(uint64_t bytes) = 0;
+  // With the first `bytes` of what was staged last: those that were planned, fewer where the file ends. Errors as of Plan, and
+  // RESOURCE_EXHAUSTED: it does not fit beside those added so far.
+  virtual absl::Status AddStaged(uint64_t bytes) = 0;
+  // With bytes that the GPU fetches itself, from memory that Gpu::Pin has made known to it; nobody here looks at them. `tail`: of
+  // those that were planned what lies behind the entropy-coded data.
+  virtual absl::Status AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail) = 0;
   // Starts what was added, towards the beginning of a slot. Does not wait.
   virtual void Launch(DeviceRing* ring, int slot) = 0;
   // Waits for the oldest burst. `left` gets the places whose images must be made by the CPU after all.
   virtual void Finish(std::vector<uint32_t>* left) = 0;
+};
+
+// One GPU of the machine. Thread-safe.
+class Gpu {
+ public:
+  virtual ~Gpu() = default;
+  // RESOURCE_EXHAUSTED when the memory declared for this GPU, or its own, is not enough.
+  virtual absl::StatusOr<std::unique_ptr<DeviceRing>> NewRing(int num_slots, uint64_t slot_bytes) = 0;
+  // As many as it pays to use at once. They live as long as the GPU.
+  virtual std::vector<GpuLane*> lanes() = 0;
+  // Makes a mapping of a file known to all GPUs, for reading, until the result goes; some 30 ms per GiB that is in memory already.
+  // INTERNAL: refused.
+  virtual absl::StatusOr<std::shared_ptr<void>> Pin(const uint8_t* address, uint64_t bytes) = 0;
   // Bytes of its memory that this process has taken: rings and what bursts need.
   virtual uint64_t used_bytes() const = 0;
 };

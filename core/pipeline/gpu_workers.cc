@@ -19,8 +19,8 @@ int64_t ThreadNs() {
 
 }  // namespace
 
-GpuWorker::GpuWorker(std::unique_ptr<Gpu> gpu, int number, const PipelineOptions& options, Scheduler* scheduler)
-    : gpu_(std::move(gpu)), verify_(options.verify), niceness_(options.niceness), scheduler_(scheduler),
+GpuWorker::GpuWorker(const Gpu* gpu, GpuLane* lane, int number, const PipelineOptions& options, Scheduler* scheduler)
+    : gpu_(gpu), lane_(lane), verify_(options.verify), niceness_(options.niceness), scheduler_(scheduler),
       thread_([this, number] { Run(number); }) {}
 
 GpuWorker::~GpuWorker() { thread_.join(); }
@@ -30,7 +30,7 @@ void GpuWorker::Run(int number) {
   if (niceness_ > 0) (void)::nice(niceness_);  // of this thread alone; refused: so be it
   for (;;) {
     Batch batch;
-    if (scheduler_->ClaimForGpu(gpu_.get(), /*wait=*/batches_.empty(), &batch.job)) {
+    if (scheduler_->ClaimForGpu(gpu_, /*wait=*/batches_.empty(), &batch.job)) {
       batches_.push_back(std::move(batch));
       Start(&batches_.back());
       if (batches_.size() > 1) FinishBatch();
@@ -43,7 +43,7 @@ void GpuWorker::Run(int number) {
 }
 
 void GpuWorker::Launch(Batch* batch) {
-  gpu_->Launch(batch->job.session->ring()->device(), batch->job.unit.slot);
+  lane_->Launch(batch->job.session->ring()->device(), batch->job.unit.slot);
   ++batch->bursts;
   ++bursts_;
 }
@@ -55,8 +55,8 @@ void GpuWorker::Start(Batch* batch) {
   BatchFill& fill = session.batch(slot);
   const SlotMemory memory = session.ring()->memory(slot);
   const auto begin = [&] {
-    while (bursts_ == Gpu::kMaxBursts) FinishBurst();
-    gpu_->Begin(session.spec().recipe);
+    while (bursts_ == GpuLane::kMaxBursts) FinishBurst();
+    lane_->Begin(session.spec().recipe);
   };
   begin();
   uint32_t added = 0;  // to the burst that is being planned
@@ -65,7 +65,7 @@ void GpuWorker::Start(Batch* batch) {
     const SampleFiller::Target target{memory, place, fill.start.epoch, position, &fill.texts};
     const auto add = [&] {
       return filler_.AddToBurst(session.spec(), session.layout(), fill.order->SampleAt(position), target, verify_,
-                                session.verified(), gpu_.get());
+                                session.verified(), session.shard_map(), lane_);
     };
     absl::Status status = add();
     if (absl::IsResourceExhausted(status) && added > 0) {
@@ -88,7 +88,7 @@ void GpuWorker::Start(Batch* batch) {
 void GpuWorker::FinishBurst() {
   for (Batch& batch : batches_) {
     if (batch.bursts == 0) continue;
-    gpu_->Finish(&batch.left);
+    lane_->Finish(&batch.left);
     --batch.bursts;
     --bursts_;
     return;
@@ -105,23 +105,25 @@ void GpuWorker::FinishBatch() {
 absl::StatusOr<Gpu*> GpuWorkers::Get(const std::string& uuid) {
   if (!options_.open_gpu) return absl::UnavailableError("this daemon has no GPU engine");
   const std::lock_guard lock(mutex_);
-  const auto found = workers_.find(uuid);
-  if (found != workers_.end()) return found->second.gpu();
+  const auto found = gpus_.find(uuid);
+  if (found != gpus_.end()) return found->second.gpu.get();
   HEADRACE_ASSIGN_OR_RETURN(std::unique_ptr<Gpu> gpu, options_.open_gpu(uuid, options_.device_memory_bytes, options_.on_gpu_lost));
-  const int number = static_cast<int>(workers_.size());
-  return workers_.try_emplace(uuid, std::move(gpu), number, options_, scheduler_).first->second.gpu();
+  Used& used = gpus_[uuid];
+  used.gpu = std::move(gpu);
+  for (GpuLane* lane : used.gpu->lanes()) used.workers.emplace_back(used.gpu.get(), lane, num_workers_++, options_, scheduler_);
+  return used.gpu.get();
 }
 
 std::vector<PipelineStats::GpuMemory> GpuWorkers::Stats() const {
   const std::lock_guard lock(mutex_);
   std::vector<PipelineStats::GpuMemory> stats;
-  for (const auto& [uuid, worker] : workers_) stats.push_back({uuid, worker.gpu()->used_bytes()});
+  for (const auto& [uuid, used] : gpus_) stats.push_back({uuid, used.gpu->used_bytes()});
   return stats;
 }
 
 void GpuWorkers::Stop() {
   const std::lock_guard lock(mutex_);
-  workers_.clear();
+  gpus_.clear();
 }
 
 }  // namespace headrace

@@ -15,13 +15,12 @@
 
 namespace headrace {
 
-// The thread "hr-gpu-N" fills the batches of the sessions on one GPU: it plans a batch and launches its bursts while the one before
-// is still being made. What the GPU does not make goes to the decode threads.
+// The thread "hr-gpu-N" fills batches of the sessions on one GPU through one of its lanes: it plans a batch and launches its bursts
+// while the one before is still being made. What the GPU does not make goes to the decode threads.
 class GpuWorker {
  public:
-  GpuWorker(std::unique_ptr<Gpu> gpu, int number, const PipelineOptions& options, Scheduler* scheduler);
+  GpuWorker(const Gpu* gpu, GpuLane* lane, int number, const PipelineOptions& options, Scheduler* scheduler);
   ~GpuWorker();  // once the scheduler has stopped
-  Gpu* gpu() const { return gpu_.get(); }
 
  private:
   struct Batch {
@@ -38,7 +37,8 @@ class GpuWorker {
   void FinishBurst();
   void FinishBatch();
 
-  const std::unique_ptr<Gpu> gpu_;
+  const Gpu* const gpu_;
+  GpuLane* const lane_;
   const Verify verify_;
   const int niceness_;
   Scheduler* const scheduler_;
@@ -63,7 +63,12 @@ class GpuWorkers {
   const PipelineOptions options_;
   Scheduler* const scheduler_;
   mutable std::mutex mutex_;
-  std::map<std::string, GpuWorker> workers_;  // by the GPU's identity
+  struct Used {
+    std::unique_ptr<Gpu> gpu;
+    std::deque<GpuWorker> workers;
+  };
+  std::map<std::string, Used> gpus_;  // by identity
+  int num_workers_ = 0;
 };
 
 }  // namespace headrace

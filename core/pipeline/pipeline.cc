@@ -14,6 +14,7 @@
 #include "core/pipeline/read_ahead.h"
 #include "core/pipeline/ring_keeper.h"
 #include "core/pipeline/scheduler.h"
+#include "core/pipeline/shard_pinner.h"
 
 namespace headrace {
 namespace {
@@ -30,11 +31,13 @@ struct Machinery {
         keeper(&budget),
         scheduler(options, &keeper),
         gpus(options, &scheduler),
+        pinner(options.page_cache_map_bytes),
         read_ahead(&scheduler, std::max(1, options.read_ahead_batches)) {
     scheduler.SetProgressListener([this] { read_ahead.Notify(); });
   }
   ~Machinery() {
     scheduler.Stop();  // its threads notify read_ahead
+    pinner.Stop();
     gpus.Stop();
     keeper.StopPopulating();  // its jobs use the scheduler
   }
@@ -43,6 +46,7 @@ struct Machinery {
   RingKeeper keeper;
   Scheduler scheduler;
   GpuWorkers gpus;
+  ShardPinner pinner;
   ReadAhead read_ahead;
 };
 
@@ -73,9 +77,10 @@ class SessionHandle : public Session {
 class PipelineImpl : public Pipeline {
  public:
   explicit PipelineImpl(const PipelineOptions& options)
-      : machinery_(std::make_shared<Machinery>(options)) {}
+      : machinery_(std::make_shared<Machinery>(options)), verify_(options.verify) {}
   ~PipelineImpl() override {
     machinery_->scheduler.Stop();
+    machinery_->pinner.Stop();
     machinery_->gpus.Stop();
   }
 
@@ -88,6 +93,7 @@ class PipelineImpl : public Pipeline {
   void PopulateRest(const std::shared_ptr<SessionState>& state);
 
   const std::shared_ptr<Machinery> machinery_;
+  const Verify verify_;
   std::mutex mutex_;
   // Not 1: a client that has not noticed its daemon's death names its session to the next one.
   uint64_t next_id_ = uint64_t{std::random_device()()} + 1;
@@ -185,13 +191,15 @@ absl::StatusOr<std::shared_ptr<Session>> PipelineImpl::Open(SessionSpec spec, co
   machinery_->budget.Taken((*ring)->populated_bytes());
   (*ring)->Attach(std::move(device));
   auto verified = VerifiedOf(spec.dataset);
+  // Where each read is hashed, the CPU reads.
+  auto shard_map = gpu != nullptr && verify_ != Verify::kEvery ? machinery_->pinner.Want(spec.dataset, gpu) : nullptr;
   uint64_t id;
   {
     std::lock_guard lock(mutex_);
     id = next_id_++;
   }
   auto state = std::make_shared<SessionState>(id, std::move(spec), std::move(layout), *std::move(ring), gpu,
-                                              std::move(verified), cursor, std::move(wake));
+                                              std::move(shard_map), std::move(verified), cursor, std::move(wake));
   state->SlotPopulated(0);
   machinery_->scheduler.Add(state);
   PopulateRest(state);
@@ -203,6 +211,8 @@ PipelineStats PipelineImpl::stats() const {
   stats.host_memory_bytes = machinery_->budget.limit_bytes();
   stats.host_memory_used = machinery_->budget.used_bytes();
   stats.gpus = machinery_->gpus.Stats();
+  stats.page_cache_map_bytes = machinery_->pinner.limit_bytes();
+  stats.page_cache_map_used = machinery_->pinner.pinned_bytes();
   return stats;
 }
 

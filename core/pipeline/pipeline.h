@@ -32,6 +32,8 @@ struct PipelineOptions {
   OpenGpu open_gpu;  // empty: no GPU engine
   uint64_t device_memory_bytes = 0;  // the most that is taken of each GPU's memory
   GpuLost on_gpu_lost;  // must not return
+  // Shards of so many bytes may be kept in memory for GPUs to read them. A dataset of more, or beside others, is read piece by piece.
+  uint64_t page_cache_map_bytes = 0;
 };
 
 // What becomes of a closed session's memory while somebody else still maps it.
@@ -66,6 +68,7 @@ struct PipelineStats {
   };
   std::vector<GpuMemory> gpus;  // those in use
   uint64_t device_memory_bytes = 0;  // declared, of each
+  uint64_t page_cache_map_bytes = 0, page_cache_map_used = 0;  // allowed, and pinned
 };
 
 // One trainer's subscription. All calls are thread-safe and do not block on decoding.

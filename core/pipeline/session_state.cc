@@ -17,8 +17,9 @@ constexpr int64_t kWatchNs = 1'000'000'000;
 }  // namespace
 
 SessionState::SessionState(uint64_t id, SessionSpec spec, BatchLayout layout, std::unique_ptr<HostRing> ring, Gpu* gpu,
-                           std::shared_ptr<VerifiedSamples> verified, const Cursor& cursor, Wake wake)
-    : id_(id), spec_(std::move(spec)), layout_(std::move(layout)), verified_(std::move(verified)),
+                           std::shared_ptr<const ShardMap> shard_map, std::shared_ptr<VerifiedSamples> verified, const Cursor& cursor,
+                           Wake wake)
+    : id_(id), spec_(std::move(spec)), layout_(std::move(layout)), shard_map_(std::move(shard_map)), verified_(std::move(verified)),
       wake_(std::move(wake)), ring_(std::move(ring)), gpu_(gpu), ring_bytes_(ring_->total_bytes()),
       slots_(static_cast<size_t>(ring_->num_slots())), cursor_(Normalized(spec_, cursor)),
       counted_bad_(spec_.counted_bad.begin(), spec_.counted_bad.end()) {

@@ -20,15 +20,16 @@ class SessionState {
  public:
   using Wake = std::function<void()>;
 
-  // `gpu`: who makes the batches; null: the decode threads.
+  // `gpu`: who makes the batches; null: the decode threads. `shard_map`: what it may read itself; null: nothing.
   SessionState(uint64_t id, SessionSpec spec, BatchLayout layout, std::unique_ptr<HostRing> ring, Gpu* gpu,
-               std::shared_ptr<VerifiedSamples> verified, const Cursor& cursor, Wake wake);
+               std::shared_ptr<const ShardMap> shard_map, std::shared_ptr<VerifiedSamples> verified, const Cursor& cursor, Wake wake);
 
   // Constants; any thread.
   uint64_t id() const { return id_; }
   const SessionSpec& spec() const { return spec_; }
   const BatchLayout& layout() const { return layout_; }
   Gpu* gpu() const { return gpu_; }
+  const ShardMap* shard_map() const { return shard_map_.get(); }
   VerifiedSamples* verified() const { return verified_.get(); }
   const Wake& wake() const { return wake_; }
   uint32_t first_ticket() const { return 1; }
@@ -122,6 +123,7 @@ class SessionState {
   const uint64_t id_;
   const SessionSpec spec_;
   const BatchLayout layout_;
+  const std::shared_ptr<const ShardMap> shard_map_;
   const std::shared_ptr<VerifiedSamples> verified_;
   const Wake wake_;
   std::unique_ptr<HostRing> ring_;

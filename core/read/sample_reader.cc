@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/file.h"
@@ -53,12 +54,11 @@ bool IsRemembered(const Dataset& dataset, int field, Verify verify, const Verifi
          dataset.fields()[static_cast<size_t>(field)].kind == FieldKind::kImage;
 }
 
-// The value's hash need not be checked.
+}  // namespace
+
 bool IsTrusted(const Dataset& dataset, const SampleRow& row, int field, Verify verify, const VerifiedSamples* verified) {
   return verify == Verify::kNever || (IsRemembered(dataset, field, verify, verified) && verified->Contains(row.sample));
 }
-
-}  // namespace
 
 VerifiedSamples::VerifiedSamples(uint64_t num_samples) : words_((num_samples + 63) / 64) {}
 
@@ -100,6 +100,18 @@ absl::StatusOr<absl::Span<const uint8_t>> SampleReader::ReadRange(const Dataset&
   if (IsTrusted(dataset, row, field, verify, verified)) return ReadBytes(dataset, row, field, begin, end - begin);
   HEADRACE_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes, Read(dataset, row, field, verify, verified));
   return bytes.subspan(begin, end - begin);
+}
+
+absl::Status SampleReader::ReadRangeTo(const Dataset& dataset, const SampleRow& row, int field, uint64_t begin, uint64_t end,
+                                       Verify verify, VerifiedSamples* verified, uint8_t* out) {
+  if (IsTrusted(dataset, row, field, verify, verified)) {
+    HEADRACE_RETURN_IF_ERROR(ReadValue(dataset, row, field, begin, end - begin, out));
+    bytes_read_ += end - begin;
+    return absl::OkStatus();
+  }
+  HEADRACE_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes, Read(dataset, row, field, verify, verified));
+  std::memcpy(out, bytes.data() + begin, end - begin);
+  return absl::OkStatus();
 }
 
 void PrefetchValue(const Dataset& dataset, const ValueLocation& location) {

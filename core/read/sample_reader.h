@@ -25,6 +25,9 @@ class VerifiedSamples {
   std::vector<std::atomic<uint64_t>> words_;
 };
 
+// Whether a value's hash need not be checked (any more).
+bool IsTrusted(const Dataset& dataset, const SampleRow& row, int field, Verify verify, const VerifiedSamples* verified);
+
 // One per decoding thread. Blocks on the disk.
 class SampleReader {
  public:
@@ -36,6 +39,10 @@ class SampleReader {
   // the whole value.
   absl::StatusOr<absl::Span<const uint8_t>> ReadRange(const Dataset& dataset, const SampleRow& row, int field,
                                                       uint64_t begin, uint64_t end, Verify verify, VerifiedSamples* verified);
+
+  // The same to `out`; inside the value.
+  absl::Status ReadRangeTo(const Dataset& dataset, const SampleRow& row, int field, uint64_t begin, uint64_t end, Verify verify,
+                           VerifiedSamples* verified, uint8_t* out);
 
   // Bytes read since the last call.
   uint64_t TakeBytesRead() { return std::exchange(bytes_read_, 0); }

@@ -1,5 +1,5 @@
 // A dataset opened for serving: DIR/dataset.json, and per shard NNNNN.lmdb and NNNNN.index (docs/shard_format.md).
-// Nothing is mapped: rows and bytes are read with pread, so a truncated file or a failing disk is a status.
+// Nothing is mapped here: rows and bytes are read with pread, so a truncated file or a failing disk is a status.
 #pragma once
 
 #include <array>

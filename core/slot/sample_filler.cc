@@ -1,5 +1,6 @@
 #include "core/slot/sample_filler.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -113,7 +114,7 @@ absl::Status SampleFiller::FillImage(const SessionSpec& spec, const BatchLayout&
 }
 
 absl::Status SampleFiller::AddToBurst(const SessionSpec& spec, const BatchLayout& layout, uint64_t sample, const Target& target,
-                                      Verify verify, VerifiedSamples* verified, Gpu* gpu) {
+                                      Verify verify, VerifiedSamples* verified, const ShardMap* map, GpuLane* lane) {
   HEADRACE_RETURN_IF_ERROR(spec.dataset->ReadRow(sample, &row_));
   if (spec.known_bad != nullptr && spec.known_bad->Find(sample, UINT32_MAX)) return absl::UnimplementedError("perhaps bad");
   const auto image = static_cast<size_t>(layout.device_field);
@@ -122,11 +123,30 @@ absl::Status SampleFiller::AddToBurst(const SessionSpec& spec, const BatchLayout
   }
   if (!ReadEntries(spec)) return absl::UnimplementedError("no entry points");
   DrawFor(spec, target);
-  HEADRACE_ASSIGN_OR_RETURN(const ByteRange range, gpu->NeededBytes(row_.image, entries_.view(), draw_));
-  HEADRACE_ASSIGN_OR_RETURN(
-      const absl::Span<const uint8_t> bytes,
-      reader_.ReadRange(*spec.dataset, row_, layout.dataset_fields[image], range.begin, range.end, verify, verified));
-  return gpu->Add({&row_.image, &entries_.view(), &entries_.frame(), bytes, range.begin, &draw_, target.place});
+  HEADRACE_ASSIGN_OR_RETURN(const ByteRange planned,
+                            lane->Plan({&row_.image, &entries_.view(), &entries_.frame(), &draw_, target.place}));
+  return AddBytes(spec, layout.dataset_fields[image], planned, verify, verified, map, lane);
+}
+
+absl::Status SampleFiller::AddBytes(const SessionSpec& spec, int number, const ByteRange& planned, Verify verify,
+                                    VerifiedSamples* verified, const ShardMap* map, GpuLane* lane) {
+  const Dataset& dataset = *spec.dataset;
+  const ValueLocation& location = row_.values[static_cast<size_t>(number)].location;
+  const ByteRange range = {planned.begin, std::min(planned.end, location.length)};
+  const uint64_t size = range.end - range.begin;
+  if (map != nullptr && IsTrusted(dataset, row_, number, verify, verified)) {
+    if (const uint8_t* bytes = map->Find(location.shard, location.offset + range.begin, size)) {
+      const uint64_t scan_end = uint64_t{entries_.frame().scan_offset} + entries_.view().scan_bytes();
+      absl::Span<const uint8_t> tail;
+      if (range.end > scan_end) {
+        HEADRACE_ASSIGN_OR_RETURN(tail, reader_.ReadRange(dataset, row_, number, scan_end, range.end, verify, verified));
+      }
+      return lane->AddMapped(bytes, tail);
+    }
+  }
+  HEADRACE_ASSIGN_OR_RETURN(uint8_t* const staged, lane->Stage(size));
+  HEADRACE_RETURN_IF_ERROR(reader_.ReadRangeTo(dataset, row_, number, range.begin, range.end, verify, verified, staged));
+  return lane->AddStaged(size);
 }
 
 absl::Status SampleFiller::Fill(const SessionSpec& spec, const BatchLayout& layout, uint64_t sample,

@@ -7,6 +7,7 @@
 
 #include "core/augment/render.h"
 #include "core/read/sample_reader.h"
+#include "core/read/shard_map.h"
 #include "core/slot/batch_finish.h"
 #include "core/slot/batch_layout.h"
 #include "core/slot/slot_memory.h"
@@ -30,10 +31,11 @@ class SampleFiller {
   absl::Status Fill(const SessionSpec& spec, const BatchLayout& layout, uint64_t sample, const Target& target,
                     Verify verify, VerifiedSamples* verified);
 
-  // The GPU's way: writes everything but the image, which is added to the burst that `gpu` has begun. RESOURCE_EXHAUSTED: it does
-  // not fit; launch the burst and call again. Any other error, whatever it says: the place is to be made by Fill.
+  // The GPU's way: writes everything but the image, which is added to the burst that `lane` has begun; the GPU fetches its bytes
+  // where `map` (may be null) has them and their hash need not be checked. RESOURCE_EXHAUSTED: it does not fit; launch the burst and
+  // call again. Any other error, whatever it says: the place is to be made by Fill.
   absl::Status AddToBurst(const SessionSpec& spec, const BatchLayout& layout, uint64_t sample, const Target& target,
-                          Verify verify, VerifiedSamples* verified, Gpu* gpu);
+                          Verify verify, VerifiedSamples* verified, const ShardMap* map, GpuLane* lane);
 
   // Bytes of values read since the last call. Of an image with entry points only what its pixels need is read, once its hash
   // was checked (or need not be).
@@ -44,6 +46,8 @@ class SampleFiller {
                          Verify verify, VerifiedSamples* verified);
   absl::Status FillImage(const SessionSpec& spec, const BatchLayout& layout, size_t i, const Target& target,
                          Verify verify, VerifiedSamples* verified);
+  absl::Status AddBytes(const SessionSpec& spec, int number, const ByteRange& planned, Verify verify, VerifiedSamples* verified,
+                        const ShardMap* map, GpuLane* lane);
   void DrawFor(const SessionSpec& spec, const Target& target);
   // Whether there are some, whose numbers make sense.
   bool ReadEntries(const SessionSpec& spec);

@@ -62,6 +62,7 @@ class StatsCollectable : public prometheus::Collectable {
         Single("headrace_decode_threads_in_use", "Decode threads that keep the rings full.", kGauge, p.threads_in_use),
         Single("headrace_host_memory_bytes", "Budget for the rings of all sessions.", kGauge, p.host_memory_bytes),
         Single("headrace_host_memory_used_bytes", "Memory of all rings.", kGauge, p.host_memory_used),
+        Single("headrace_page_cache_map_used_bytes", "Shards kept in memory for GPUs.", kGauge, p.page_cache_map_used),
     };
     MetricFamily info = Family("headrace_info", "What runs; always 1.", kGauge);
     Add(&info, 1, {{"version", stats.version}, {"simd_target", p.simd_target}});

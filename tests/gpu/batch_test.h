@@ -20,8 +20,12 @@ namespace headrace::testing {
 class BatchMaker {
  public:
   virtual ~BatchMaker() = default;
+  // As of core/device/gpu.h.
   virtual absl::Status Begin(const Recipe& recipe) = 0;
-  virtual absl::Status Add(const GpuSample& sample) = 0;
+  virtual absl::StatusOr<ByteRange> Plan(const GpuSample& sample) = 0;
+  virtual uint8_t* Stage(uint64_t bytes) = 0;
+  virtual absl::Status AddStaged(uint64_t bytes) = 0;
+  virtual absl::Status AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail) = 0;
   // Fills `out`. `left` gets the places of images whose data contradicts their entry points.
   virtual absl::Status Make(std::vector<uint8_t>* out, std::vector<uint32_t>* left) = 0;
 };
@@ -32,6 +36,7 @@ struct BatchMember {
   ImageInfo info;
   std::unique_ptr<EntryView> view;
   Draw draw;
+  std::vector<uint8_t> mapped;
 };
 
 class BatchTest : public ::testing::Test {
@@ -48,6 +53,25 @@ class BatchTest : public ::testing::Test {
     return member;
   }
 
+  static absl::Status Add(BatchMaker* maker, BatchMember* member, uint32_t place, bool mapped) {
+    const IndexedJpeg& image = member->image;
+    member->view = std::make_unique<EntryView>(image.View());
+    HEADRACE_ASSIGN_OR_RETURN(ByteRange range,
+                              maker->Plan({&member->info, member->view.get(), &image.frame, &member->draw, place}));
+    const absl::Span<const uint8_t> file(image.file);
+    range.end = std::min<uint64_t>(range.end, file.size());
+    if (mapped) {
+      const uint64_t scan_end = uint64_t{image.frame.scan_offset} + member->view->scan_bytes();
+      const uint64_t tail = std::min(range.end, scan_end);
+      // Of its own, so that bytes behind those that were asked for are not there.
+      member->mapped.assign(file.begin() + static_cast<ptrdiff_t>(range.begin), file.begin() + static_cast<ptrdiff_t>(tail));
+      return maker->AddMapped(member->mapped.data(), file.subspan(tail, range.end - tail));
+    }
+    std::copy(file.begin() + static_cast<ptrdiff_t>(range.begin), file.begin() + static_cast<ptrdiff_t>(range.end),
+              maker->Stage(range.end - range.begin));
+    return maker->AddStaged(range.end - range.begin);
+  }
+
   // Makes the batch with both; `left`: places that the maker leaves to the CPU.
   void Compare(BatchMaker* maker, const std::vector<std::unique_ptr<BatchMember>>& members, const Recipe& recipe,
                std::vector<uint32_t>* left) {
@@ -57,17 +81,7 @@ class BatchTest : public ::testing::Test {
     ASSERT_TRUE(maker->Begin(recipe).ok());
     for (uint32_t i = 0; i < members.size(); ++i) {
       BatchMember& member = *members[i];
-      member.view = std::make_unique<EntryView>(member.image.View());
-      const auto range = gpu::NeededBytes(member.info, *member.view, member.draw);
-      if (!range.ok()) {
-        left->push_back(i);
-        continue;
-      }
-      const uint64_t end = std::min<uint64_t>(range->end, member.image.file.size());
-      const GpuSample sample = {&member.info, member.view.get(), &member.image.frame,
-                                absl::MakeConstSpan(member.image.file).subspan(range->begin, end - range->begin), range->begin,
-                                &member.draw, i};
-      const absl::Status added = maker->Add(sample);
+      const absl::Status added = Add(maker, &member, i, /*mapped=*/i % 3 == 0);
       ASSERT_FALSE(absl::IsResourceExhausted(added)) << added;
       if (!added.ok()) left->push_back(i);
     }

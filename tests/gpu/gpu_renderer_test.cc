@@ -15,7 +15,11 @@ class GpuMaker : public testing::BatchMaker {
   explicit GpuMaker(GpuRenderer* gpu) : gpu_(gpu) {}
   ~GpuMaker() override { cudaFree(memory_); }
   absl::Status Begin(const Recipe& recipe) override { return gpu_->Begin(recipe); }
-  absl::Status Add(const GpuSample& sample) override { return gpu_->Add(sample); }
+  absl::StatusOr<ByteRange> Plan(const GpuSample& sample) override { return gpu_->Plan(sample); }
+  uint8_t* Stage(uint64_t bytes) override { return *gpu_->Stage(bytes); }
+  absl::Status AddStaged(uint64_t bytes) override { return gpu_->AddStaged(bytes); }
+  // Of memory that is not pinned CUDA makes a copy first.
+  absl::Status AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail) override { return gpu_->AddMapped(bytes, tail); }
   absl::Status Make(std::vector<uint8_t>* out, std::vector<uint32_t>* left) override {
     EXPECT_EQ(cudaFree(memory_), cudaSuccess);
     EXPECT_EQ(cudaMalloc(&memory_, out->size()), cudaSuccess);
@@ -59,23 +63,21 @@ TEST_F(GpuRendererTest, WhatDoesNotFitTheMemoryIsRefusedAndTheRestIsMade) {
   recipe.transforms = {RandomResizedCrop{.height = 224, .width = 224}};
   std::vector<std::unique_ptr<BatchMember>> members;
   members.push_back(MakeMember(&random, recipe, 0));
-  BatchMember& member = *members[0];
-  member.view = std::make_unique<EntryView>(member.image.View());
-  const GpuSample sample = {&member.info, member.view.get(), &member.image.frame, member.image.file, 0, &member.draw, 0};
   auto small = GpuRenderer::Create(0, 1 << 16);
   ASSERT_TRUE(small.ok()) << small.status();
   ASSERT_TRUE((*small)->Begin(recipe).ok());
-  EXPECT_TRUE(absl::IsResourceExhausted((*small)->Add(sample)));
+  GpuMaker tiny(small->get());
+  EXPECT_TRUE(absl::IsResourceExhausted(Add(&tiny, members[0].get(), 0, /*mapped=*/false)));
 
   small = GpuRenderer::Create(0, 16 << 20);
   ASSERT_TRUE(small.ok()) << small.status();
   ASSERT_TRUE((*small)->Begin(recipe).ok());
   int added = 0;
   absl::Status status;
-  while ((status = (*small)->Add(sample)).ok() && added < 1000) ++added;
+  GpuMaker maker(small->get());
+  while ((status = Add(&maker, members[0].get(), 0, /*mapped=*/false)).ok() && added < 1000) ++added;
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_GT(added, 0);
-  GpuMaker maker(small->get());
   std::vector<uint8_t> out(3 * 224 * 224 * DTypeBytes(recipe.dtype));  // all of them at place 0
   std::vector<uint32_t> left;
   ASSERT_TRUE(maker.Make(&out, &left).ok());

@@ -12,12 +12,14 @@ namespace {
 using namespace gpu;  // NOLINT: everything here is of it
 
 // Returns its length without stuffed zeros, as the kernel leaves it.
-uint32_t UnstuffRun(const Burst& burst, const Run& run) {
+uint32_t UnstuffRun(const Burst& burst, const Image& image, uint32_t index) {
+  Run run;
+  if (!MakeRun(burst, image, index, &run)) return UINT32_MAX;
   uint8_t* out = reinterpret_cast<uint8_t*>(burst.words + run.words);
   uint32_t length = 0, previous = 0;
   bool marker = false;
   for (uint32_t at = run.begin; at < run.end; at += 4) {
-    const uint32_t word = LoadBytes(burst.data, at);
+    const uint32_t word = LoadBytes(DataOf(burst, image), at);
     uint32_t packed;
     const uint32_t kept = UnstuffWord(word, std::min(run.end - at, 4u), previous, &packed, &marker);
     for (uint32_t i = 0; i < kept; ++i) out[length++] = static_cast<uint8_t>(packed >> (8 * i));
@@ -27,10 +29,11 @@ uint32_t UnstuffRun(const Burst& burst, const Run& run) {
   return marker ? UINT32_MAX : length;
 }
 
-bool IsDamaged(const Burst& burst, const Shared& shared, uint32_t number) {
-  const Run& run = burst.runs[number];
+bool IsDamaged(const Burst& burst, const Shared& shared, uint32_t index) {
+  Run run;
+  if (!MakeRun(burst, shared.image, index, &run)) return true;
   if (shared.image.restart_interval > 0) return WalkParts(burst, shared, run) == kDamaged;
-  const uint32_t length = burst.lengths[number];
+  const uint32_t length = burst.lengths[shared.image.first_run + index];
   if (length == UINT32_MAX) return true;
   Walk<WordReader> walk = WalkWords(burst, shared, run);
   Outcome outcome = kGoesOn;
@@ -47,7 +50,7 @@ void RunGroup(const Burst& burst, const Chunks* tasks) {
   ForEach(burst, tasks[kEntropy], [&](const Image& image, const Chunk& chunk) {
     if (image.restart_interval > 0) return;
     for (uint32_t i = chunk.first; i < std::min(chunk.first + kRunsPerChunk, image.num_runs); ++i) {
-      burst.lengths[image.first_run + i] = UnstuffRun(burst, burst.runs[image.first_run + i]);
+      burst.lengths[image.first_run + i] = UnstuffRun(burst, image, i);
     }
   });
   const auto shared = std::make_unique<Shared>();
@@ -59,7 +62,7 @@ void RunGroup(const Burst& burst, const Chunks* tasks) {
     std::copy_n(burst.natural, 64, shared->natural);
     FillPlaces(shared.get());
     for (uint32_t i = chunk.first; i < std::min(chunk.first + kRunsPerChunk, image.num_runs); ++i) {
-      if (IsDamaged(burst, *shared, image.first_run + i)) burst.failed[chunk.image] = 1;
+      if (IsDamaged(burst, *shared, i)) burst.failed[chunk.image] = 1;
     }
   });
   ForEach(burst, tasks[kBlocks], [&](const Image& image, const Chunk& chunk) {

@@ -17,14 +17,21 @@ using testing::BatchTest;
 class HostMaker : public testing::BatchMaker {
  public:
   absl::Status Begin(const Recipe& recipe) override { return planner_.Begin(recipe); }
-  absl::Status Add(const GpuSample& sample) override { return planner_.Add(sample); }
+  absl::StatusOr<ByteRange> Plan(const GpuSample& sample) override { return planner_.Plan(sample); }
+  uint8_t* Stage(uint64_t bytes) override { return planner_.Stage(bytes); }
+  absl::Status AddStaged(uint64_t bytes) override { return planner_.AddStaged(bytes); }
+  absl::Status AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail) override { return planner_.AddMapped(bytes, tail); }
   absl::Status Make(std::vector<uint8_t>* out, std::vector<uint32_t>* left) override {
     const gpu::Layout layout = LayOut(planner_);
-    memory_.assign(layout.end, 0xA5);
+    brought_.assign(layout.brought_bytes, 0xA5);
+    written_.assign(layout.written_bytes, 0xA5);
     for (const gpu::Layout::Piece& piece : layout.pieces) {
-      std::copy_n(static_cast<const uint8_t*>(piece.from), piece.bytes, memory_.data() + piece.at);
+      std::copy_n(static_cast<const uint8_t*>(piece.from), piece.bytes, brought_.data() + piece.at);
     }
-    const gpu::Burst burst = PlaceBurst(planner_, layout, memory_.data(), out->data());
+    for (const gpu::Planner::Fetch& fetch : planner_.fetches) {
+      std::copy_n(fetch.from, fetch.bytes, brought_.data() + layout.mapped + fetch.to);
+    }
+    const gpu::Burst burst = PlaceBurst(planner_, layout, brought_.data(), written_.data(), out->data());
     testing::RunBurst(burst);
     for (uint32_t i = 0; i < burst.num_images; ++i) {
       if (burst.failed[i] != 0) left->push_back(burst.images[i].sample);
@@ -34,7 +41,7 @@ class HostMaker : public testing::BatchMaker {
 
  private:
   gpu::Planner planner_{std::pmr::new_delete_resource()};
-  std::vector<uint8_t> memory_;
+  std::vector<uint8_t> brought_, written_;
 };
 
 using HostBurst = BatchTest;

@@ -2,6 +2,7 @@
 common with those of the CPU engine is in test_cuda_batches.py."""
 
 import os
+import pathlib
 import random
 import shutil
 
@@ -67,6 +68,44 @@ def test_a_batch_that_does_not_fit_is_made_in_several_bursts(mixed, start_daemon
     assert same(list(loader), list(make(mixed, 50, "cpu", **arguments)))
     stats = loader._link.request(4, {})
     assert 0 < stats["gpus"][0]["device_memory_used"] <= stats["device_memory_bytes"] == 64 << 20
+
+
+@pytest.mark.parametrize("size", ["0", "1GiB"])
+def test_shards_are_kept_in_memory_as_far_as_is_allowed_and_the_gpu_reads_them(mixed, start_daemon, size):
+    daemon = start_daemon(os.path.dirname(mixed), "--page-cache-map", size)
+    loader = make(mixed, 16, socket=daemon.socket)
+    stats = lambda: loader._link.request(4, {})  # noqa: E731
+    epochs = [list(loader)]
+    if size != "0":
+        shards = sum(path.stat().st_size for path in pathlib.Path(mixed).glob("*.lmdb"))
+        wait_until(lambda: stats()["page_cache_map_used"] == shards, 60, "the shards in memory")
+    read = stats()["bytes_read"]
+    epochs += [list(loader) for _ in range(3)]
+    if size == "0":
+        assert stats()["page_cache_map_used"] == 0
+    else:
+        assert stats()["bytes_read"] - read < 3 * shards / 2  # that of files for the CPU
+    on_cpu = make(mixed, 16, "cpu")
+    assert all(same(epoch, list(on_cpu)) for epoch in epochs)
+
+
+def test_a_shard_that_is_cut_while_the_gpu_reads_it(mixed, start_daemon, tmp_path):
+    dataset = tmp_path / "cut"
+    shutil.copytree(mixed, dataset)
+    daemon = start_daemon(tmp_path)
+    loader = make(dataset, 16, socket=daemon.socket, on_bad_sample="skip")
+    stats = lambda: loader._link.request(4, {})  # noqa: E731
+    list(loader)
+    wait_until(lambda: stats()["page_cache_map_used"] > 0, 60, "the shards in memory")
+    shard = dataset / "00000.lmdb"
+    os.truncate(shard, shard.stat().st_size // 2)
+    on_cpu = make(mixed, 1, "cpu", shuffle=False)
+    on_cpu.set_epoch(loader.epoch)
+    expected = {int(number): label for _, label, number in on_cpu}
+    seen = [(int(number), label) for _, labels, numbers in loader for number, label in zip(numbers, labels)]
+    assert len(seen) >= len(expected) // 3  # those that the GPU has, and those before the cut
+    assert all(expected[number] == label.cpu() for number, label in seen)
+    assert stats()["pid"] == daemon.process.pid and daemon.process.poll() is None
 
 
 def test_more_memory_than_declared_is_refused_and_with_auto_the_cpu_takes_over(dataset, start_daemon):

@@ -24,12 +24,14 @@ class GpuTest : public ::testing::Test {
   }
   static void TearDownTestSuite() { Tiny().~TinyDataset(); }
 
-  std::unique_ptr<Pipeline> MakePipeline(int threads = 2, uint64_t device_memory_bytes = uint64_t{64} << 20) {
+  std::unique_ptr<Pipeline> MakePipeline(int threads = 2, uint64_t device_memory_bytes = uint64_t{64} << 20,
+                                         uint64_t page_cache_map_bytes = 0) {
     PipelineOptions options;
     options.decode_threads = threads;
     options.host_memory_bytes = uint64_t{1} << 30;
     options.open_gpu = gpus_.opener();
     options.device_memory_bytes = device_memory_bytes;
+    options.page_cache_map_bytes = page_cache_map_bytes;
     return Pipeline::Create(options);
   }
   static SessionSpec Spec(int batch_size, Engine engine = Engine::kGpu, int gpu = 0) {
@@ -61,6 +63,12 @@ class GpuTest : public ::testing::Test {
       client->Release(*lease);
     }
     return digests;
+  }
+
+  static uint64_t ShardBytes(const Dataset& dataset) {
+    uint64_t bytes = 0;
+    for (uint32_t shard = 0; shard < dataset.num_shards(); ++shard) bytes += dataset.shard_bytes(shard);
+    return bytes;
   }
 
   static void WaitUntilFull(const FakeClient& client) {
@@ -379,6 +387,49 @@ TEST_F(GpuTest, SlotsThatComeBackWithoutABellAreSeen) {
   }
   WaitUntilFull(client);
   EXPECT_EQ(client.session()->stats().batches, 4u + 2 * (1 + 2 + 3 + 4));
+}
+
+TEST_F(GpuTest, ReadsWhatItsHashWasCheckedOfFromPinnedShards) {
+  const std::shared_ptr<const Dataset> dataset = Tiny().Open();
+  const uint64_t shard_bytes = ShardBytes(*dataset);
+  const auto pipeline = MakePipeline(2, uint64_t{64} << 20, /*page_cache_map_bytes=*/shard_bytes);
+  SessionSpec spec = Spec(8);
+  spec.dataset = dataset;
+  {
+    FakeClient client(pipeline.get(), spec), second(pipeline.get(), spec);
+    while (pipeline->stats().page_cache_map_used < shard_bytes) std::this_thread::yield();
+    EXPECT_EQ(gpus_.pinned_bytes(), shard_bytes) << "once for both";
+    Take(&client, 45);
+    Take(&second, 5);
+    EXPECT_GE(gpus_.counts().mapped, 2u * 101 * 4 / 5) << "all but the first epoch, and few are too small";
+    // Its bytes are taken once only: another dataset does not fit beside it.
+    const TinyDataset other({.samples = 20});
+    SessionSpec of_other = spec;
+    of_other.dataset = other.Open();
+    of_other.fields = {"image", "label"};
+    FakeClient third(pipeline.get(), of_other);
+    Take(&third, 5);
+    EXPECT_EQ(gpus_.pinned_bytes(), shard_bytes);
+  }
+  while (gpus_.pinned_bytes() > 0) std::this_thread::yield();
+  EXPECT_EQ(pipeline->stats().page_cache_map_used, 0u);
+  FakeClient again(pipeline.get(), spec);
+  while (gpus_.pinned_bytes() < shard_bytes) std::this_thread::yield();
+  Take(&again, 20);
+}
+
+TEST_F(GpuTest, WhatCannotBePinnedIsRead) {
+  gpus_.Set({.pin = absl::InternalError("refused")});
+  const std::shared_ptr<const Dataset> dataset = Tiny().Open();
+  const auto pipeline = MakePipeline(2, uint64_t{64} << 20, ShardBytes(*dataset) - 1);
+  SessionSpec spec = Spec(8);
+  spec.dataset = dataset;
+  FakeClient too_large(pipeline.get(), spec);
+  Take(&too_large, 30);
+  const auto other = MakePipeline(2, uint64_t{64} << 20, uint64_t{1} << 30);
+  FakeClient refused(other.get(), spec);
+  Take(&refused, 30);
+  EXPECT_EQ(gpus_.counts().mapped, 0u);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -40,9 +41,14 @@ struct FakeGpus::Machine {
   std::mutex mutex;
   std::condition_variable changed;
   FakeGpuFaults faults;
-  uint64_t may_finish = UINT64_MAX;  // bursts
+  uint64_t hold = 0, may_finish = UINT64_MAX;  // its number, and bursts of each lane since it began
   std::array<FakeGpuCounts, kGpus> counts;
+  std::map<const uint8_t*, uint64_t> pinned;  // bytes, by address
 
+  bool IsPinned(const uint8_t* address, uint64_t bytes) const {
+    auto after = pinned.upper_bound(address);
+    return after != pinned.begin() && address + bytes <= (--after)->first + after->second;
+  }
   template <typename Change>
   auto With(const Change& change) {
     const std::lock_guard lock(mutex);
@@ -56,6 +62,7 @@ struct FakeGpus::Machine {
       sum.rings += each.rings;
       sum.bursts += each.bursts;
       sum.images += each.images;
+      sum.mapped += each.mapped;
     }
     return sum;
   }
@@ -115,43 +122,47 @@ class FakeRing : public DeviceRing {
   uint8_t* base_ = nullptr;
 };
 
-class FakeGpu : public Gpu {
+class FakeLane : public GpuLane {
  public:
-  FakeGpu(std::shared_ptr<FakeGpus::Machine> machine, int number, uint64_t memory_bytes)
-      : machine_(std::move(machine)), number_(number), memory_bytes_(memory_bytes) {
-    Count([](FakeGpuCounts* counts) { ++counts->gpus; });
-  }
-  ~FakeGpu() override {
-    Require(bursts_.empty() && !begun_, "a GPU ends with a burst on its way");
-    Count([](FakeGpuCounts* counts) { --counts->gpus; });
-  }
-
-  absl::StatusOr<std::unique_ptr<DeviceRing>> NewRing(int num_slots, uint64_t slot_bytes) override {
-    const uint64_t bytes = (static_cast<uint64_t>(num_slots) * slot_bytes + kGranularity - 1) / kGranularity * kGranularity;
-    const uint64_t before = used_->fetch_add(bytes);
-    if (before + bytes > memory_bytes_) {
-      *used_ -= bytes;
-      return absl::ResourceExhaustedError(absl::StrCat(bytes, " of ", memory_bytes_, " bytes wanted, ", before, " in use"));
-    }
-    return std::make_unique<FakeRing>(machine_, number_, used_, num_slots, slot_bytes, bytes);
-  }
-  uint64_t used_bytes() const override { return *used_; }
+  FakeLane(std::shared_ptr<FakeGpus::Machine> machine, int number) : machine_(std::move(machine)), number_(number) {}
+  ~FakeLane() override { Require(bursts_.empty() && !begun_, "a GPU ends with a burst on its way"); }
 
   // The bytes that the CPU engine reads of it.
-  absl::StatusOr<ByteRange> NeededBytes(const ImageInfo& info, const EntryView& entries, const Draw& draw) override {
+  absl::StatusOr<ByteRange> Plan(const GpuSample& sample) override {
     CheckCall(/*begun=*/true);
+    sample_ = sample;
     constexpr uint64_t kWholeFile = UINT64_MAX;
     std::optional<ByteRange> range;
     const auto read = [&](uint64_t begin, uint64_t end) -> absl::StatusOr<absl::Span<const uint8_t>> {
       range = {begin, end};
       return absl::CancelledError();
     };
-    EncodedImage image = {&info, kWholeFile, read};
-    image.entries = &entries;
-    image.frame = &entries.frame();
-    (void)renderer_.Render(image, recipe_, draw, nullptr, nullptr);
+    EncodedImage image = {sample.info, kWholeFile, read};
+    image.entries = sample.entries;
+    image.frame = &sample.entries->frame();
+    (void)renderer_.Render(image, recipe_, *sample.draw, nullptr, nullptr);
     if (!range || range->end == kWholeFile) return absl::UnimplementedError("not for a fake GPU");
-    return *range;
+    return range_ = *range;
+  }
+
+  absl::StatusOr<uint8_t*> Stage(uint64_t bytes) override {
+    CheckCall(/*begun=*/true);
+    staged_.resize(bytes);
+    return staged_.data();
+  }
+  absl::Status AddStaged(uint64_t bytes) override {
+    Require(bytes <= staged_.size(), "more bytes added than were staged");
+    return Add({staged_.data(), bytes});
+  }
+  absl::Status AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail) override {
+    const JpegFrame& frame = *sample_.frame;
+    const uint64_t scan_end = uint64_t{frame.scan_offset} + sample_.entries->scan_bytes();
+    const uint64_t end = std::min(range_.end, scan_end);
+    Require(machine_->With([&] { return machine_->IsPinned(bytes, end - range_.begin); }), "bytes that are not pinned");
+    staged_.assign(bytes, bytes + (end - range_.begin));
+    staged_.insert(staged_.end(), tail.begin(), tail.end());
+    Count([](FakeGpuCounts* counts) { ++counts->mapped; });
+    return Add(staged_);
   }
 
   void Begin(const Recipe& recipe) override {
@@ -164,25 +175,6 @@ class FakeGpu : public Gpu {
                    static_cast<uint64_t>((*size)[1]);
     burst_ = Burst();
     begun_ = true;
-  }
-
-  absl::Status Add(const GpuSample& sample) override {
-    CheckCall(/*begun=*/true);
-    const FakeGpuFaults faults = machine_->With([&] { return machine_->faults; });
-    if (burst_.images.size() >= faults.burst_samples) return absl::ResourceExhaustedError("the burst is full");
-    if (faults.refused_of > 0 && sample.place % faults.refused_of == 0) return absl::UnimplementedError("refused");
-    const auto read = [&](uint64_t begin, uint64_t end) -> absl::StatusOr<absl::Span<const uint8_t>> {
-      if (begin < sample.begin || end > sample.begin + sample.bytes.size()) return absl::DataLossError("contradicts its entry points");
-      return sample.bytes.subspan(begin - sample.begin, end - begin);
-    };
-    EncodedImage image = {sample.info, sample.begin + sample.bytes.size() + 1, read};
-    image.entries = sample.entries;
-    image.frame = sample.frame;
-    std::string pixels(image_bytes_, '\0'), warning;
-    HEADRACE_RETURN_IF_ERROR(renderer_.Render(image, recipe_, *sample.draw, pixels.data(), &warning));
-    const bool left = faults.left_of > 0 && sample.place % faults.left_of == 0;
-    burst_.images.push_back({sample.place, left, std::move(pixels)});
-    return absl::OkStatus();
   }
 
   void Launch(DeviceRing* ring, int slot) override {
@@ -203,8 +195,11 @@ class FakeGpu : public Gpu {
     Require(!bursts_.empty(), "no burst is on its way");
     {
       std::unique_lock lock(machine_->mutex);
-      machine_->changed.wait(lock, [&] { return machine_->may_finish > 0; });
-      --machine_->may_finish;
+      machine_->changed.wait(lock, [&] {
+        if (std::exchange(hold_, machine_->hold) != machine_->hold) finished_ = 0;
+        return finished_ < machine_->may_finish;
+      });
+      ++finished_;
     }
     const Burst& burst = bursts_.front();
     uint64_t made = 0;
@@ -239,6 +234,25 @@ class FakeGpu : public Gpu {
   static uint8_t* Out(const Burst& burst, const Image& image) {
     return burst.ring->Image(burst.slot, image.place * image.pixels.size(), image.pixels.size());
   }
+  absl::Status Add(absl::Span<const uint8_t> bytes) {
+    CheckCall(/*begun=*/true);
+    const GpuSample& sample = sample_;
+    const FakeGpuFaults faults = machine_->With([&] { return machine_->faults; });
+    if (burst_.images.size() >= faults.burst_samples) return absl::ResourceExhaustedError("the burst is full");
+    if (faults.refused_of > 0 && sample.place % faults.refused_of == 0) return absl::UnimplementedError("refused");
+    const auto read = [&](uint64_t begin, uint64_t end) -> absl::StatusOr<absl::Span<const uint8_t>> {
+      if (begin < range_.begin || end > range_.begin + bytes.size()) return absl::DataLossError("contradicts its entry points");
+      return bytes.subspan(begin - range_.begin, end - begin);
+    };
+    EncodedImage image = {sample.info, range_.begin + bytes.size() + 1, read};
+    image.entries = sample.entries;
+    image.frame = sample.frame;
+    std::string pixels(image_bytes_, '\0'), warning;
+    HEADRACE_RETURN_IF_ERROR(renderer_.Render(image, recipe_, *sample.draw, pixels.data(), &warning));
+    const bool left = faults.left_of > 0 && sample.place % faults.left_of == 0;
+    burst_.images.push_back({sample.place, left, std::move(pixels)});
+    return absl::OkStatus();
+  }
   void CheckCall(bool begun) {
     if (thread_ == std::thread::id()) thread_ = std::this_thread::get_id();
     Require(thread_ == std::this_thread::get_id(), "called by two threads");
@@ -251,15 +265,54 @@ class FakeGpu : public Gpu {
 
   const std::shared_ptr<FakeGpus::Machine> machine_;
   const int number_;
-  const uint64_t memory_bytes_;
-  const UsedBytes used_ = std::make_shared<std::atomic<uint64_t>>(0);
   std::thread::id thread_;
   SampleRenderer renderer_;
   Recipe recipe_;
+  GpuSample sample_;             // planned last
+  ByteRange range_;
+  std::vector<uint8_t> staged_;
   uint64_t image_bytes_ = 0;
   bool begun_ = false;
   Burst burst_;               // begun
   std::deque<Burst> bursts_;  // on their way
+  uint64_t hold_ = 0, finished_ = 0;  // bursts since that hold began
+};
+
+class FakeGpu : public Gpu {
+ public:
+  FakeGpu(std::shared_ptr<FakeGpus::Machine> machine, int number, uint64_t memory_bytes)
+      : machine_(std::move(machine)), number_(number), memory_bytes_(memory_bytes) {
+    for (FakeLane& lane : lanes_) pointers_.push_back(&lane);
+    machine_->With([&] { ++machine_->counts[static_cast<size_t>(number_)].gpus; });
+  }
+  ~FakeGpu() override {
+    machine_->With([&] { --machine_->counts[static_cast<size_t>(number_)].gpus; });
+  }
+
+  absl::StatusOr<std::unique_ptr<DeviceRing>> NewRing(int num_slots, uint64_t slot_bytes) override {
+    const uint64_t bytes = (static_cast<uint64_t>(num_slots) * slot_bytes + kGranularity - 1) / kGranularity * kGranularity;
+    const uint64_t before = used_->fetch_add(bytes);
+    if (before + bytes > memory_bytes_) {
+      *used_ -= bytes;
+      return absl::ResourceExhaustedError(absl::StrCat(bytes, " of ", memory_bytes_, " bytes wanted, ", before, " in use"));
+    }
+    return std::make_unique<FakeRing>(machine_, number_, used_, num_slots, slot_bytes, bytes);
+  }
+  std::vector<GpuLane*> lanes() override { return pointers_; }
+  absl::StatusOr<std::shared_ptr<void>> Pin(const uint8_t* address, uint64_t bytes) override {
+    HEADRACE_RETURN_IF_ERROR(machine_->With([&] { return machine_->faults.pin; }));
+    machine_->With([&] { machine_->pinned[address] = bytes; });
+    return std::shared_ptr<void>(nullptr, [machine = machine_, address](void*) { machine->With([&] { machine->pinned.erase(address); }); });
+  }
+  uint64_t used_bytes() const override { return *used_; }
+
+ private:
+  const std::shared_ptr<FakeGpus::Machine> machine_;
+  const int number_;
+  const uint64_t memory_bytes_;
+  const UsedBytes used_ = std::make_shared<std::atomic<uint64_t>>(0);
+  std::array<FakeLane, 2> lanes_ = {FakeLane(machine_, number_), FakeLane(machine_, number_)};
+  std::vector<GpuLane*> pointers_;
 };
 
 FakeGpus::FakeGpus() : machine_(std::make_shared<Machine>()) {}
@@ -289,8 +342,19 @@ FakeGpuCounts FakeGpus::counts(int number) const {
   return machine_->With([&] { return machine_->counts.at(static_cast<size_t>(number)); });
 }
 
+uint64_t FakeGpus::pinned_bytes() const {
+  return machine_->With([&] {
+    uint64_t sum = 0;
+    for (const auto& [address, bytes] : machine_->pinned) sum += bytes;
+    return sum;
+  });
+}
+
 FakeGpus::Hold::Hold(FakeGpus* gpus, uint64_t bursts) : gpus_(gpus) {
-  gpus_->machine_->With([&] { gpus_->machine_->may_finish = bursts; });
+  gpus_->machine_->With([&] {
+    ++gpus_->machine_->hold;
+    gpus_->machine_->may_finish = bursts;
+  });
 }
 
 void FakeGpus::Hold::LetGo() {

@@ -10,7 +10,7 @@
 namespace headrace::testing {
 
 struct FakeGpuFaults {
-  absl::Status open;                    // what opening one says
+  absl::Status open, pin;               // what opening one and pinning says
   uint32_t burst_samples = UINT32_MAX;  // more do not fit into a burst
   // Of the places of a batch one of so many is refused by Add, or left at Finish; 0: none.
   uint32_t refused_of = 0, left_of = 0;
@@ -18,7 +18,7 @@ struct FakeGpuFaults {
 
 struct FakeGpuCounts {
   int gpus = 0, rings = 0, bursts = 0;  // that there are now
-  uint64_t images = 0;                  // made so far
+  uint64_t images = 0, mapped = 0;      // made so far, and added so far from pinned files
 };
 
 // The GPUs of a machine. Thread-safe; they may outlive it.
@@ -33,8 +33,9 @@ class FakeGpus {
   void Set(const FakeGpuFaults& faults);
   FakeGpuCounts counts() const;
   FakeGpuCounts counts(int number) const;  // of one GPU
+  uint64_t pinned_bytes() const;
 
-  // While it lives, so many bursts are done and no more.
+  // While it lives, so many bursts of each lane are done and no more.
   class Hold {
    public:
     explicit Hold(FakeGpus* gpus, uint64_t bursts = 0);
@@ -49,6 +50,7 @@ class FakeGpus {
 
  private:
   friend class FakeGpu;
+  friend class FakeLane;
   friend class FakeRing;
   struct Machine;
   const std::shared_ptr<Machine> machine_;

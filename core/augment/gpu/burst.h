@@ -48,34 +48,37 @@ struct Axis {
 };
 
 struct Image {
+  uint64_t bytes;                  // its bytes' offset among the burst's that came the same way
   uint32_t num_components;
   JpegColor color;
   uint32_t tables[kMaxTables];     // numbers among the burst's: 0 … 3 DC, 4 … 7 AC
   Component components[kMaxComponents];
   uint32_t first_run, num_runs, num_blocks;
-  uint32_t restart_interval, mcus_per_row;
-  uint32_t first_mcu, first_row;   // held
+  uint32_t restart_interval, mcus_per_row, mcu_rows;
+  uint32_t first_mcu, first_row, last_mcu;  // held
+  // Its entry points: as in the index, `runs_per_row` and one more for each row that is held.
+  uint32_t entries, rows;          // offsets among the burst's words of entries, and its rows
+  uint32_t words_per_entry, interval, segments_per_row, first_segment, runs_per_row;
+  uint32_t scan_bytes;             // to the marker behind it
+  uint32_t max_run_bytes;          // of a whole segment's MCUs, at most
   // The part of the oriented image that is needed, and how the oriented image lies in the stored one.
   int32_t top, left, height, width;
   int32_t stored_height, stored_width;
   uint8_t flip_rows, flip_columns, transpose;
   uint8_t vertical_first, mirrored, upside_down;
-  uint8_t reserved[2];
+  uint8_t is_mapped;               // how its bytes came
+  uint8_t reserved;
   uint64_t pixels, between;        // offsets among the samples: three planes each, before and between the passes
   uint32_t pixel_stride, between_stride, between_height;
   Axis horizontal, vertical;
   uint32_t sample;                 // its place in the batch
 };
 
-// The MCUs of one segment that one thread decodes.
-struct Run {
-  uint32_t begin, end;             // bytes of the burst's data: of the segment, the byte with the next entry point included
-  uint32_t next;                   // the byte with the next entry point; 0: there is none
+// A row of an image's MCUs. Bytes are of its entropy-coded data.
+struct Row {
+  uint32_t begin, end;             // that its runs need
+  uint32_t base, next_base;        // what the entries of this row and the next one count from
   uint32_t words;                  // where its bytes go without what is stuffed: number among the burst's words
-  uint16_t row, mcu;
-  uint16_t count, decoded;         // MCUs of the segment, and how many of them are needed
-  uint8_t bit, next_bit;
-  int16_t dc[kMaxComponents], next_dc[kMaxComponents];
 };
 
 // A share of an image's work for one block of threads.
@@ -106,9 +109,10 @@ struct Output {
 
 // All pointers are the GPU's, or all the host's.
 struct Burst {
-  const uint8_t* data;
+  const uint8_t* data[2];          // the images' bytes: staged, and mapped
   const Image* images;
-  const Run* runs;
+  const Row* rows;
+  const uint64_t* entries;
   const HuffmanTable* tables;
   const uint16_t* quant;           // 64 each, in natural order
   const int32_t* numbers;

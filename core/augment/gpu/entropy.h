@@ -7,8 +7,56 @@
 #include "core/augment/gpu/burst.h"
 #include "core/augment/gpu/machine.h"
 #include "core/base/host_device.h"
+#include "core/decode/entry/entry_word.h"
 
 namespace headrace::gpu {
+
+// The MCUs of one segment that one thread decodes. Bytes are of the image's data.
+struct Run {
+  uint32_t begin, end;             // of the segment, the byte with the next entry point included
+  uint32_t next;                   // the byte with the next entry point, if there is one
+  uint32_t words;                  // where its bytes go without what is stuffed
+  uint32_t row, mcu;
+  uint32_t count, decoded;         // MCUs of the segment, and how many of them are needed
+  uint8_t bit, next_bit;
+  bool has_next;
+  int16_t dc[kMaxComponents], next_dc[kMaxComponents];
+};
+
+HEADRACE_GPU inline const uint8_t* DataOf(const Burst& burst, const Image& image) { return burst.data[image.is_mapped] + image.bytes; }
+
+// Run `index` of the image. False when its entries contradict each other: nobody may touch its bytes.
+HEADRACE_GPU inline bool MakeRun(const Burst& burst, const Image& image, uint32_t index, Run* run) {
+  const uint32_t line = index / image.runs_per_row, place = index % image.runs_per_row;
+  const uint32_t segment = image.first_segment + place;
+  const Row& row = burst.rows[image.rows + line];
+  const uint64_t* entry = burst.entries + image.entries + (line * (image.runs_per_row + 1) + place) * image.words_per_entry;
+  const uint64_t* next = entry + image.words_per_entry;
+  const bool row_ends = segment + 1 == image.segments_per_row;
+  run->row = image.first_row + line;
+  run->has_next = !row_ends || run->row + 1 < image.mcu_rows;
+  run->mcu = segment * image.interval;
+  run->count = Min(image.interval, image.mcus_per_row - run->mcu);
+  run->decoded = Min(run->count, image.last_mcu + 1 - run->mcu);
+  const uint32_t begin = row.base + EntryByte(entry[0]);
+  const uint32_t next_byte = run->has_next ? (row_ends ? row.next_base : row.base) + EntryByte(next[0]) : image.scan_bytes;
+  const uint32_t end = Min(next_byte + run->has_next, image.scan_bytes);
+  const uint32_t first = burst.rows[image.rows].begin;
+  run->words = row.words + (begin - row.begin) / 4 + 3 * place;
+  run->begin = begin - first;
+  run->end = end - first;
+  run->next = next_byte - first;
+  run->bit = EntryBit(entry[0]);
+  run->next_bit = EntryBit(next[0]);
+  for (int c = 0; c < 3; ++c) {
+    run->dc[c] = EntryDc(entry[0], c);
+    run->next_dc[c] = EntryDc(next[0], c);
+  }
+  run->dc[3] = image.words_per_entry == 2 ? SignedDc(entry[1]) : int16_t{0};
+  run->next_dc[3] = image.words_per_entry == 2 ? SignedDc(next[1]) : int16_t{0};
+  // Every symbol takes at most 31 bits and passes a coefficient; core/decode/segment reads no more either.
+  return row.begin <= begin && begin <= end && end <= row.end && next_byte <= image.scan_bytes && end - begin <= image.max_run_bytes;
+}
 
 // Of the `size` (0 … 4) bytes of `word` those that are not stuffed behind 0xFF, packed; returns how many. `previous`: the byte
 // before. Sets *marker when there is one.
@@ -294,14 +342,14 @@ HEADRACE_GPU inline bool EndsRight(const Image& image, const Run& run, uint32_t 
   const uint32_t end = length * 8, at = walk->reader().Tell();
   if (at > end) return false;
   if (run.decoded < run.count) return true;  // what follows is not needed, and only its bytes are looked at
-  if (run.next == 0) return end - at <= 7;
+  if (!run.has_next) return end - at <= 7;
   return at + 8 == end + run.next_bit && HasDcOf(walk->dc(), image, run.next_dc);
 }
 
 // A segment in parts, between restart markers.
 HEADRACE_GPU inline Outcome WalkParts(const Burst& burst, const Shared& shared, const Run& run) {
   const Image& image = shared.image;
-  const uint8_t* data = burst.data;
+  const uint8_t* data = DataOf(burst, image);
   Walk<FileReader> walk(burst, shared, run, FileReader(data, run.begin, run.end, run.bit));
   for (uint32_t done = 0; done < run.decoded;) {
     const uint32_t index = run.row * image.mcus_per_row + run.mcu + done;
@@ -318,14 +366,14 @@ HEADRACE_GPU inline Outcome WalkParts(const Burst& burst, const Shared& shared, 
     reader.Tell(&byte, &bit);
     const uint32_t rest = reader.PassRest();
     if (decoded == count) {
-      if (at_marker || run.next == 0) {
+      if (at_marker || !run.has_next) {
         if (rest > 7) return kDamaged;
       } else if (byte != run.next || bit != run.next_bit || !HasDcOf(walk.dc(), image, run.next_dc)) {
         return kDamaged;
       }
     }
     done += count;
-    if (!at_marker || (to_end && run.next == 0)) {
+    if (!at_marker || (to_end && !run.has_next)) {
       if (reader.at() != run.end) return kDamaged;
       continue;
     }

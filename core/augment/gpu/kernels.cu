@@ -34,16 +34,21 @@ __global__ void Unstuff(const Burst burst, const Chunk* chunks) {
   const Chunk chunk = chunks[blockIdx.x];
   const Image& image = burst.images[chunk.image];
   if (image.restart_interval > 0) return;
+  const uint8_t* data = DataOf(burst, image);
   const uint32_t lane = threadIdx.x % 32;
   const uint32_t last = min(chunk.first + kRunsPerChunk, image.num_runs);
   for (uint32_t index = chunk.first + threadIdx.x / 32; index < last; index += blockDim.x / 32) {
-    const Run& run = burst.runs[image.first_run + index];
+    Run run;
+    if (!MakeRun(burst, image, index, &run)) {
+      if (lane == 0) burst.lengths[image.first_run + index] = UINT32_MAX;
+      continue;
+    }
     uint8_t* out = reinterpret_cast<uint8_t*>(burst.words + run.words);
     uint32_t length = 0, before = 0;  // the byte before this turn's
     bool marker = false;
     for (uint32_t at = run.begin; at < run.end; at += 128) {
       const uint32_t mine = at + 4 * lane;
-      const uint32_t word = LoadBytes(burst.data, mine);
+      const uint32_t word = LoadBytes(data, mine);
       const uint32_t left = mine < run.end ? min(run.end - mine, 4u) : 0;
       uint32_t previous = __shfl_up_sync(0xFFFFFFFF, word >> 24, 1);
       if (lane == 0) previous = before;
@@ -71,17 +76,19 @@ __global__ void __launch_bounds__(kRunsPerChunk) Entropy(const Burst burst, cons
   const Image& image = shared.image;
   const uint32_t index = chunk.first + threadIdx.x;
   const bool is_run = index < image.num_runs;
-  const uint32_t number = image.first_run + min(index, image.num_runs - 1);
-  const Run& run = burst.runs[number];
-  bool damaged = false;
+  const uint32_t number = min(index, image.num_runs - 1);
+  Run run;
+  bool damaged = !MakeRun(burst, image, number, &run);
   if (image.restart_interval > 0) {
-    damaged = is_run && WalkParts(burst, shared, run) == kDamaged;
+    damaged = is_run && (damaged || WalkParts(burst, shared, run) == kDamaged);
   } else {
-    const uint32_t length = burst.lengths[number];
+    const uint32_t length = burst.lengths[image.first_run + number];
     damaged = is_run && length == UINT32_MAX;
     Walk<WordReader> walk = WalkWords(burst, shared, run);
     Outcome outcome = is_run && !damaged ? kGoesOn : kDone;
     while (outcome == kGoesOn) outcome = walk.Step();
+    // Made again: kept, it would take registers from the walk.
+    MakeRun(burst, image, number, &run);
     damaged |= outcome == kDamaged || (is_run && !damaged && !EndsRight(image, run, length, &walk));
   }
   if (damaged) burst.failed[chunk.image] = 1;

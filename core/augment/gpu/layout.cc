@@ -18,12 +18,13 @@ Layout LayOut(const Planner& planner) {
   uint64_t end = 0;
   Layout::Piece* next = layout.pieces.data();
   const auto bring = [&](const auto& values) {
-    const uint64_t bytes = values.size() * sizeof(values[0]);
+    const uint64_t bytes = values.size() * sizeof(*values.data());
     *next++ = {values.data(), bytes, end};
     end = RoundUp(end + bytes);
   };
   bring(planner.images);
-  bring(planner.runs);
+  bring(planner.rows);
+  bring(planner.entries);
   bring(planner.tables);
   bring(planner.quant);
   bring(planner.numbers);
@@ -31,24 +32,28 @@ Layout LayOut(const Planner& planner) {
     for (const auto& list : group) bring(list);
   }
   bring(planner.values);
-  bring(planner.data);
+  bring(planner.staged);
+  layout.mapped = end;
+  layout.brought_bytes = RoundUp(end + planner.mapped_bytes);
+  end = 0;
   const auto take = [&](uint64_t bytes) { return std::exchange(end, RoundUp(end + bytes)); };
   layout.failed = take(planner.images.size());
-  layout.lengths = take(planner.runs.size() * sizeof(uint32_t));
+  layout.lengths = take(planner.num_runs * sizeof(uint32_t));
   layout.words = take(planner.num_words * sizeof(uint32_t));
   layout.coefficients = take(planner.num_blocks * 64 * sizeof(int16_t));
   layout.planes = take(planner.num_samples);
-  layout.end = end;
+  layout.written_bytes = end;
   return layout;
 }
 
-Burst PlaceBurst(const Planner& planner, const Layout& layout, uint8_t* memory, void* out) {
+Burst PlaceBurst(const Planner& planner, const Layout& layout, uint8_t* brought, uint8_t* written, void* out) {
   Burst burst = {};
-  const auto place = [&](uint64_t at, auto* member) { *member = reinterpret_cast<std::remove_pointer_t<decltype(member)>>(memory + at); };
+  const auto place = [&](uint8_t* at, auto* member) { *member = reinterpret_cast<std::remove_pointer_t<decltype(member)>>(at); };
   const Layout::Piece* next = layout.pieces.data();
-  const auto take = [&](auto* member) { place((next++)->at, member); };
+  const auto take = [&](auto* member) { place(brought + (next++)->at, member); };
   take(&burst.images);
-  take(&burst.runs);
+  take(&burst.rows);
+  take(&burst.entries);
   take(&burst.tables);
   take(&burst.quant);
   take(&burst.numbers);
@@ -59,12 +64,13 @@ Burst PlaceBurst(const Planner& planner, const Layout& layout, uint8_t* memory, 
     }
   }
   take(&burst.values);
-  take(&burst.data);
-  place(layout.failed, &burst.failed);
-  place(layout.lengths, &burst.lengths);
-  place(layout.words, &burst.words);
-  place(layout.coefficients, &burst.coefficients);
-  place(layout.planes, &burst.samples);
+  take(&burst.data[0]);
+  burst.data[1] = brought + layout.mapped;
+  place(written + layout.failed, &burst.failed);
+  place(written + layout.lengths, &burst.lengths);
+  place(written + layout.words, &burst.words);
+  place(written + layout.coefficients, &burst.coefficients);
+  place(written + layout.planes, &burst.samples);
   burst.num_blocks = planner.num_blocks;
   burst.num_images = static_cast<uint32_t>(planner.images.size());
   std::copy_n(kNaturalOrder.begin(), 64, burst.natural);

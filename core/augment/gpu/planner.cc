@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "core/decode/entry/canonical_codes.h"
+#include "core/decode/entry/entry_word.h"
 #include "core/decode/image_decoder.h"
 #include "core/decode/segment/segment_decoder.h"
 
@@ -85,14 +87,8 @@ absl::StatusOr<Steps> PlanForGpu(const ImageInfo& info, const Draw& draw, std::v
   return steps;
 }
 
-absl::StatusOr<ByteRange> NeededBytes(const ImageInfo& info, const EntryView& entries, const Draw& draw) {
-  std::vector<Stage> stages;
-  HEADRACE_ASSIGN_OR_RETURN(const Steps steps, PlanForGpu(info, draw, &stages));
-  return SegmentDecoder::NeededBytes(entries, StoredRegion(steps.source, info));
-}
-
 Planner::Planner(std::pmr::memory_resource* memory)
-    : images(memory), runs(memory), tables(memory), quant(memory), numbers(memory), values(memory), data(memory) {
+    : images(memory), rows(memory), entries(memory), tables(memory), quant(memory), numbers(memory), values(memory), staged(memory) {
   for (auto& group : chunks) {
     while (group.size() < kTasks) group.emplace_back(memory);
   }
@@ -100,7 +96,8 @@ Planner::Planner(std::pmr::memory_resource* memory)
 
 absl::Status Planner::Begin(const Recipe& recipe) {
   images.clear();
-  runs.clear();
+  rows.clear();
+  entries.clear();
   tables.clear();
   quant.clear();
   numbers.clear();
@@ -114,8 +111,9 @@ absl::Status Planner::Begin(const Recipe& recipe) {
     long_bytes_ = *at;
     longest_.clear();
   }
-  data.assign(16, 0);  // no byte has number 0
-  num_blocks = num_samples = num_words = 0;
+  staged.Shrink(0);
+  fetches.clear();
+  mapped_bytes = num_runs = num_blocks = num_samples = num_words = 0;
   specs_.clear();
   ++burst_;
   HEADRACE_ASSIGN_OR_RETURN(const auto size, recipe.OutputSize());
@@ -129,18 +127,31 @@ absl::Status Planner::Begin(const Recipe& recipe) {
   return absl::OkStatus();
 }
 
+Planner::Sizes Planner::Now() const {
+  Sizes now = {images.size(), rows.size(), entries.size(), tables.size(), quant.size(), numbers.size(), fetches.size(), {},
+               staged.size(), mapped_bytes, num_runs, num_blocks, num_samples, num_words};
+  for (size_t group = 0; group < kGroups; ++group) {
+    for (size_t task = 0; task < kTasks; ++task) now.chunks[group][task] = chunks[group][task].size();
+  }
+  return now;
+}
+
 void Planner::TakeBack() {
   ++burst_;  // filters that came with it are gone
   images.resize(before_.images);
-  runs.resize(before_.runs);
+  rows.resize(before_.rows);
+  entries.resize(before_.entries);
   tables.resize(before_.tables);
   specs_.resize(before_.tables);
   quant.resize(before_.quant);
   numbers.resize(before_.numbers);
-  data.resize(before_.data);
+  fetches.resize(before_.fetches);
   for (size_t group = 0; group < kGroups; ++group) {
     for (size_t task = 0; task < kTasks; ++task) chunks[group][task].resize(before_.chunks[group][task]);
   }
+  staged.Shrink(before_.staged);
+  mapped_bytes = before_.mapped;
+  num_runs = before_.runs;
   num_blocks = before_.blocks;
   num_samples = before_.samples;
   num_words = before_.words;
@@ -240,102 +251,125 @@ void Planner::AddPlanes(const JpegFrame& frame, const RegionPlan& plan, Image* i
   }
 }
 
-// Of a row's runs the bytes lie together; here they are numbered as in the scan, `first` is the first one at hand.
-absl::Status Planner::BringRow(size_t first_run, const uint8_t* scan, uint64_t first) {
-  const uint32_t begin = runs[first_run].begin, end = runs.back().end;
-  const auto moved = static_cast<uint32_t>(data.size()) - begin;
-  for (size_t i = first_run; i < runs.size(); ++i) {
-    Run& run = runs[i];
-    if (run.begin < begin || run.end > end) return absl::DataLossError("entry data: out of order");
-    run.begin += moved;
-    run.end += moved;
-    if (run.next != 0) run.next += moved;
-  }
-  data.insert(data.end(), scan + (begin - first), scan + (end - first));
-  return absl::OkStatus();
-}
-
-absl::Status Planner::AddRuns(const GpuSample& sample, const RegionPlan& plan, const Rect& region) {
-  const EntryView& entries = *sample.entries;
-  const JpegFrame& frame = *sample.frame;
-  const uint64_t skipped = frame.scan_offset - std::min<uint64_t>(sample.begin, frame.scan_offset);
-  const uint64_t first = sample.begin - std::min<uint64_t>(sample.begin, frame.scan_offset);
-  const uint64_t size = sample.bytes.size() - std::min<uint64_t>(skipped, sample.bytes.size());
-  HEADRACE_RETURN_IF_ERROR(SegmentDecoder::CheckEnd(entries, sample.bytes, sample.begin, region));
-  const int interval = entries.interval(), per_row = frame.mcus_per_row();
-  for (int row = plan.first_row; row <= plan.last_row; ++row) {
-    const size_t first_run = runs.size();
-    for (int segment = plan.first_mcu / interval; segment <= plan.last_mcu / interval; ++segment) {
-      const bool row_ends = segment + 1 == entries.segments_per_row();
-      const bool has_next = !row_ends || row + 1 < entries.mcu_rows();
-      EntryPoint begin, next;
-      if (!entries.Point(row, segment, &begin) ||
-          (has_next && !entries.Point(row + row_ends, row_ends ? 0 : segment + 1, &next))) {
-        return absl::DataLossError("entry data: a number outside the scan");
-      }
-      const uint32_t end = has_next ? std::min(next.byte + 1, entries.scan_bytes()) : entries.scan_bytes();
-      if (end < begin.byte || begin.byte < first || end > first + size) return absl::DataLossError("entry data: out of order");
-      Run run = {};
-      run.row = static_cast<uint16_t>(row);
-      run.mcu = static_cast<uint16_t>(segment * interval);
-      run.count = static_cast<uint16_t>(std::min(interval, per_row - run.mcu));
-      run.decoded = static_cast<uint16_t>(std::min<int>(run.count, plan.last_mcu + 1 - run.mcu));
-      // Every symbol takes at most 31 bits and passes a coefficient; core/decode/segment reads no more either.
-      if (end - begin.byte > (uint64_t{run.count} * static_cast<uint64_t>(frame.blocks_per_mcu()) * 64 + 2) * 31 / 8) {
-        return absl::DataLossError("entry data: a segment longer than its MCUs can be");
-      }
-      run.begin = begin.byte;
-      run.end = end;
-      run.words = static_cast<uint32_t>(num_words);
-      num_words += (end - begin.byte + 7) / 4;  // and a word of zeros
-      run.bit = begin.bit;
-      run.next = has_next ? next.byte : 0;
-      run.next_bit = next.bit;
-      std::copy(begin.dc.begin(), begin.dc.end(), run.dc);
-      std::copy(next.dc.begin(), next.dc.end(), run.next_dc);
-      runs.push_back(run);
+absl::Status Planner::AddRows(Image* image, uint32_t* longest) {
+  const EntryView& view = *planned_.sample.entries;
+  const RegionPlan& plan = planned_.plan;
+  const int first_segment = plan.first_mcu / view.interval(), last_segment = plan.last_mcu / view.interval();
+  const auto runs = static_cast<uint32_t>(last_segment - first_segment + 1);
+  const auto words = static_cast<size_t>(view.words_per_entry());
+  image->entries = static_cast<uint32_t>(entries.size());
+  image->rows = static_cast<uint32_t>(rows.size());
+  image->first_run = static_cast<uint32_t>(num_runs);
+  image->num_runs = runs * static_cast<uint32_t>(plan.last_row - plan.first_row + 1);
+  num_runs += image->num_runs;
+  *longest = 0;
+  for (int line = plan.first_row; line <= plan.last_row; ++line) {
+    const bool is_last = line + 1 == view.mcu_rows(), row_ends = last_segment + 1 == view.segments_per_row();
+    EntryPoint begin;
+    Row row = {};
+    if (!view.Point(line, first_segment, &begin) || !view.SegmentEnd(line, last_segment, &row.end)) {
+      return absl::DataLossError("entry data: a number outside the scan");
     }
-    HEADRACE_RETURN_IF_ERROR(BringRow(first_run, sample.bytes.data() + skipped, first));
+    row.begin = begin.byte;
+    row.base = view.RowByte(line);
+    row.next_base = is_last ? 0 : view.RowByte(line + 1);
+    const uint64_t scan = planned_.sample.frame->scan_offset;
+    if (row.end < row.begin || row.begin + scan < planned_.range.begin || row.end + scan > planned_.range.end ||
+        std::max(row.base, row.next_base) > view.scan_bytes()) {
+      return absl::DataLossError("entry data: out of order");
+    }
+    row.words = static_cast<uint32_t>(num_words);
+    num_words += (row.end - row.begin) / 4 + 3 * runs + 1;  // a word of zeros behind each run, and what does not fill one
+    rows.push_back(row);
+
+    // Behind the row's last entry lies the next row's first one.
+    const size_t at = entries.size(), count = words * (is_last && row_ends ? runs : runs + 1);
+    entries.resize(at + words * (runs + 1));
+    std::memcpy(entries.data() + at, view.Words(line, first_segment), count * sizeof(uint64_t));
+    for (size_t i = at; i + words < at + words * runs; i += words) {
+      *longest = std::max(*longest, EntryByte(entries[i + words]) - EntryByte(entries[i]));  // a hint, so that nonsense is welcome
+    }
   }
-  data.resize(RoundUp(data.size() + 16, 16));
   return absl::OkStatus();
 }
 
-absl::Status Planner::Add(const GpuSample& sample) {
+absl::StatusOr<ByteRange> Planner::Plan(const GpuSample& sample) {
   const JpegFrame& frame = *sample.frame;
   if (frame.width != sample.info->width || frame.height != sample.info->height) {
     return absl::DataLossError("entry data: of an image of another size");
   }
-  HEADRACE_ASSIGN_OR_RETURN(const Steps steps, PlanForGpu(*sample.info, *sample.draw, &stages_));
-  const Rect region = StoredRegion(steps.source, *sample.info);
-  HEADRACE_ASSIGN_OR_RETURN(const RegionPlan plan, PlanRegion(frame, region));
-  if (data.size() + sample.bytes.size() > UINT32_MAX / 2) return absl::UnimplementedError("too many bytes in one batch");
-  before_ = {images.size(), runs.size(), tables.size(), quant.size(), numbers.size(), data.size(), {}, num_blocks, num_samples, num_words};
-  for (size_t group = 0; group < kGroups; ++group) {
-    for (size_t task = 0; task < kTasks; ++task) before_.chunks[group][task] = chunks[group][task].size();
-  }
-  const size_t first_run = runs.size();
-  if (absl::Status status = AddRuns(sample, plan, region); !status.ok()) {
-    TakeBack();
-    return status;
-  }
-  uint32_t longest = 0;
-  for (size_t run = first_run; run < runs.size(); ++run) longest = std::max(longest, runs[run].end - runs[run].begin);
+  planned_.sample = sample;
+  HEADRACE_ASSIGN_OR_RETURN(planned_.steps, PlanForGpu(*sample.info, *sample.draw, &stages_));
+  planned_.region = StoredRegion(planned_.steps.source, *sample.info);
+  HEADRACE_ASSIGN_OR_RETURN(planned_.plan, PlanRegion(frame, planned_.region));
+  HEADRACE_ASSIGN_OR_RETURN(planned_.range, SegmentDecoder::NeededBytes(*sample.entries, planned_.region));
+  if (sample.entries->scan_bytes() > INT32_MAX) return absl::UnimplementedError("too many bytes in one image");
+  before_ = Now();
+  return planned_.range;
+}
+
+uint8_t* Planner::Stage(uint64_t bytes) {
+  staged.Shrink(before_.staged);
+  return staged.Grow(RoundUp(bytes + 16, 16));
+}
+
+absl::Status Planner::AddStaged(uint64_t bytes) {
+  Image image = {};
+  image.bytes = before_.staged;
+  planned_.range.end = std::min(planned_.range.end, planned_.range.begin + bytes);
+  absl::Status status = SegmentDecoder::CheckEnd(*planned_.sample.entries, {staged.data() + image.bytes, bytes}, planned_.range.begin,
+                                                 planned_.region);
+  if (status.ok()) status = AddImage(&image);
+  if (!status.ok()) TakeBack();
+  return status;
+}
+
+absl::Status Planner::AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail) {
+  const EntryView& view = *planned_.sample.entries;
+  const uint64_t scan_end = uint64_t{planned_.sample.frame->scan_offset} + view.scan_bytes();
+  HEADRACE_RETURN_IF_ERROR(SegmentDecoder::CheckEnd(view, tail, scan_end, planned_.region));
+  planned_.range.end = std::min(planned_.range.end, scan_end);
+  const uint64_t size = planned_.range.end - planned_.range.begin;
+  Image image = {};
+  image.is_mapped = true;
+  image.bytes = mapped_bytes;
+  fetches.push_back({bytes, size, mapped_bytes});
+  mapped_bytes += RoundUp(size + 16, 16);
+  absl::Status status = AddImage(&image);
+  if (!status.ok()) TakeBack();
+  return status;
+}
+
+absl::Status Planner::AddImage(Image* added) {
+  const GpuSample& sample = planned_.sample;
+  const JpegFrame& frame = *sample.frame;
+  const Steps& steps = planned_.steps;
+  const RegionPlan& plan = planned_.plan;
+  Image& image = *added;
+  uint32_t longest;
+  HEADRACE_RETURN_IF_ERROR(AddRows(&image, &longest));
   longest_.push_back(longest);
   auto& lists = chunks[longest < long_bytes_];
 
   const auto number = static_cast<uint32_t>(images.size());
-  Image image = {};
   image.num_components = frame.num_components;
   image.color = frame.color;
   AddTables(frame, &image);
   AddPlanes(frame, plan, &image);
-  image.first_run = static_cast<uint32_t>(first_run);
-  image.num_runs = static_cast<uint32_t>(runs.size() - first_run);
   image.restart_interval = frame.restart_interval;
   image.mcus_per_row = static_cast<uint32_t>(frame.mcus_per_row());
+  image.mcu_rows = static_cast<uint32_t>(frame.mcu_rows());
   image.first_mcu = static_cast<uint32_t>(plan.first_mcu);
+  image.last_mcu = static_cast<uint32_t>(plan.last_mcu);
   image.first_row = static_cast<uint32_t>(plan.first_row);
+  const EntryView& view = *sample.entries;
+  image.words_per_entry = static_cast<uint32_t>(view.words_per_entry());
+  image.interval = static_cast<uint32_t>(view.interval());
+  image.segments_per_row = static_cast<uint32_t>(view.segments_per_row());
+  image.first_segment = image.first_mcu / image.interval;
+  image.runs_per_row = image.last_mcu / image.interval - image.first_segment + 1;
+  image.scan_bytes = view.scan_bytes();
+  image.max_run_bytes = (image.interval * static_cast<uint32_t>(frame.blocks_per_mcu()) * 64 + 2) * 31 / 8;
   image.top = steps.source.top;
   image.left = steps.source.left;
   image.height = steps.source.height;

@@ -14,65 +14,9 @@
 #include "core/decode/segment/segment_decoder.h"
 #include "core/augment/gpu/burst.h"
 #include "core/augment/gpu/sample.h"
+#include "core/augment/gpu/staging.h"
 
 namespace headrace::gpu {
-
-// Reused from batch to batch, with its memory, so that batches allocate nothing in the steady state.
-class Planner {
- public:
-  // What goes to the GPU lies in `memory`, which outlives this.
-  explicit Planner(std::pmr::memory_resource* memory);
-
-  absl::Status Begin(const Recipe& recipe);
-  // UNIMPLEMENTED: the CPU must make it. DATA_LOSS: its data contradicts its entry points; the CPU says what follows. Then
-  // nothing was added.
-  absl::Status Add(const GpuSample& sample);
-  // Takes the sample out again that was added last.
-  void TakeBack();
-
-  // What was added, in the order in which it goes to the GPU.
-  std::pmr::vector<Image> images;
-  std::pmr::vector<Run> runs;
-  std::pmr::vector<HuffmanTable> tables;
-  std::pmr::vector<uint16_t> quant;
-  std::pmr::vector<int32_t> numbers;
-  std::array<std::vector<std::pmr::vector<Chunk>>, kGroups> chunks;  // kTasks of them
-  std::pmr::vector<uint32_t> values;  // the element of every byte, per channel
-  std::pmr::vector<uint8_t> data;     // the images' bytes, 16 apart
-  uint64_t num_blocks = 0, num_samples = 0, num_words = 0;
-  Output output = {};
-
- private:
-  // How much there was before the last sample.
-  struct Sizes {
-    size_t images, runs, tables, quant, numbers, data;
-    std::array<std::array<size_t, kTasks>, kGroups> chunks;
-    uint64_t blocks, samples, words;
-  };
-  absl::Status AddRuns(const GpuSample& sample, const RegionPlan& plan, const Rect& region);
-  absl::Status BringRow(size_t first_run, const uint8_t* scan, uint64_t first);
-  void AddTables(const JpegFrame& frame, Image* image);
-  void AddPlanes(const JpegFrame& frame, const RegionPlan& plan, Image* image);
-  uint32_t TableOf(const HuffmanSpec& spec);
-  uint32_t QuantOf(const std::array<uint16_t, 64>& quant);
-  Axis AddAxis(Interpolation interpolation, int in, int out, Span window, int origin);
-  uint64_t TakeSamples(uint64_t bytes);
-
-  Sizes before_;
-  std::vector<HuffmanSpec> specs_;
-  std::vector<uint32_t> longest_;  // segment of each image, in bytes
-  uint32_t long_bytes_ = 0;        // from which on an image is of the first group
-  std::vector<Stage> stages_;
-  // Crops repeat: so do their filters, within a burst and from one to the next.
-  struct Filter {
-    AxisFilter axis;
-    uint64_t burst = 0;  // whose numbers have it, from `at` on
-    uint32_t at = 0;
-  };
-  std::map<std::array<int, 5>, Filter> filters_;  // by interpolation, sizes and window
-  uint64_t burst_ = 0;
-  std::vector<int32_t> nearest_;
-};
 
 // What the GPU makes of these steps: one resize at most, pixels handed on before it, crops and flips behind it.
 struct Steps {
@@ -84,7 +28,87 @@ struct Steps {
 // Reuses the memory of `stages`, which must outlive the result. UNIMPLEMENTED when it is not of that kind.
 absl::StatusOr<Steps> PlanForGpu(const ImageInfo& info, const Draw& draw, std::vector<Stage>* stages);
 
-// The bytes of the file that this sample needs. UNIMPLEMENTED when the CPU must make it.
-absl::StatusOr<ByteRange> NeededBytes(const ImageInfo& info, const EntryView& entries, const Draw& draw);
+// Reused from batch to batch, with its memory, so that batches allocate nothing in the steady state.
+class Planner {
+ public:
+  // What goes to the GPU lies in `memory`, which outlives this.
+  explicit Planner(std::pmr::memory_resource* memory);
+
+  absl::Status Begin(const Recipe& recipe);
+  // The bytes of the file that this sample needs, to be added next. UNIMPLEMENTED: the CPU must make it. DATA_LOSS: its data
+  // contradicts its entry points; the CPU says what follows. What the sample points to stays until it was added.
+  absl::StatusOr<ByteRange> Plan(const GpuSample& sample);
+  // Room for bytes that go to the GPU with the burst, until the next call.
+  uint8_t* Stage(uint64_t bytes);
+  // Adds the sample that was planned last, with the first `bytes` of what was staged last; fewer than planned where the file ends.
+  // Errors as of Plan: then nothing was added.
+  absl::Status AddStaged(uint64_t bytes);
+  // The same with bytes that the GPU fetches, at which the CPU does not look. `tail`: of those that were planned what lies behind the
+  // entropy-coded data.
+  absl::Status AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail);
+  // Takes the sample out again that was added last.
+  void TakeBack();
+
+  // What was added, in the order in which it goes to the GPU.
+  std::pmr::vector<Image> images;
+  std::pmr::vector<Row> rows;
+  std::pmr::vector<uint64_t> entries;
+  std::pmr::vector<HuffmanTable> tables;
+  std::pmr::vector<uint16_t> quant;
+  std::pmr::vector<int32_t> numbers;
+  std::array<std::vector<std::pmr::vector<Chunk>>, kGroups> chunks;  // kTasks of them
+  std::pmr::vector<uint32_t> values;  // the element of every byte, per channel
+  Staging staged;                     // images' bytes, 16 apart
+  // Other images' bytes, likewise.
+  struct Fetch {
+    const uint8_t* from;
+    uint64_t bytes, to;
+  };
+  std::vector<Fetch> fetches;
+  uint64_t mapped_bytes = 0;
+  uint64_t num_runs = 0, num_blocks = 0, num_samples = 0, num_words = 0;
+  Output output = {};
+
+ private:
+  // How much there was before the last sample.
+  struct Sizes {
+    size_t images, rows, entries, tables, quant, numbers, fetches;
+    std::array<std::array<size_t, kTasks>, kGroups> chunks;
+    uint64_t staged, mapped, runs, blocks, samples, words;
+  };
+  // Of the image that was planned, as far as it does not depend on where its bytes are.
+  struct Planned {
+    GpuSample sample;
+    Steps steps;
+    Rect region;
+    RegionPlan plan;
+    ByteRange range;
+  };
+  Sizes Now() const;
+  absl::Status AddImage(Image* image);
+  absl::Status AddRows(Image* image, uint32_t* longest);
+  void AddTables(const JpegFrame& frame, Image* image);
+  void AddPlanes(const JpegFrame& frame, const RegionPlan& plan, Image* image);
+  uint32_t TableOf(const HuffmanSpec& spec);
+  uint32_t QuantOf(const std::array<uint16_t, 64>& quant);
+  Axis AddAxis(Interpolation interpolation, int in, int out, Span window, int origin);
+  uint64_t TakeSamples(uint64_t bytes);
+
+  Planned planned_;
+  Sizes before_;
+  std::vector<HuffmanSpec> specs_;
+  std::vector<uint32_t> longest_;  // segment of each image, in bytes
+  uint32_t long_bytes_ = 0;        // from which on an image is of the first group
+  std::vector<headrace::Stage> stages_;
+  // Crops repeat: so do their filters, within a burst and from one to the next.
+  struct Filter {
+    AxisFilter axis;
+    uint64_t burst = 0;  // whose numbers have it, from `at` on
+    uint32_t at = 0;
+  };
+  std::map<std::array<int, 5>, Filter> filters_;  // by interpolation, sizes and window
+  uint64_t burst_ = 0;
+  std::vector<int32_t> nearest_;
+};
 
 }  // namespace headrace::gpu

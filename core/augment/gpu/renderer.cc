@@ -38,16 +38,22 @@ class GpuRenderer::Impl {
  public:
   Impl(int device, uint64_t memory_bytes) : device_(device), memory_bytes_(memory_bytes) {}
   ~Impl() {
-    if (stream_ != nullptr) cudaStreamSynchronize(stream_);
+    for (cudaStream_t stream : {bringing_, stream_}) {
+      if (stream != nullptr) cudaStreamSynchronize(stream);
+    }
     for (Half& half : halves_) {
-      if (half.done != nullptr) cudaEventDestroy(half.done);
+      for (cudaEvent_t event : {half.brought, half.done}) {
+        if (event != nullptr) cudaEventDestroy(event);
+      }
     }
     if (memory_ != nullptr) cudaFree(memory_);
     for (void* event : {lanes_.fork, lanes_.join}) {
       if (event != nullptr) cudaEventDestroy(static_cast<cudaEvent_t>(event));
     }
     if (lanes_.side != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(lanes_.side));
-    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+    for (cudaStream_t stream : {bringing_, stream_}) {
+      if (stream != nullptr) cudaStreamDestroy(stream);
+    }
   }
 
   absl::Status Open() {
@@ -56,20 +62,38 @@ class GpuRenderer::Impl {
     HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaMalloc(reinterpret_cast<void**>(&memory_), memory_bytes_),
                                         ("GPU memory of " + std::to_string(memory_bytes_) + " bytes").c_str()));
     lanes_.main = stream_;
-    HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(&lanes_.side), cudaStreamNonBlocking),
-                                        "a stream"));
+    for (cudaStream_t* stream : {&bringing_, reinterpret_cast<cudaStream_t*>(&lanes_.side)}) {
+      HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "a stream"));
+    }
     for (void** event : {&lanes_.fork, &lanes_.join}) {
       HEADRACE_RETURN_IF_ERROR(
           CudaStatus(cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(event), cudaEventDisableTiming), "an event"));
     }
+    const uint64_t brought_bytes = memory_bytes_ / kBroughtShare >> 8 << 8;
     for (Half& half : halves_) {
+      half.memory = memory_ + brought_bytes * static_cast<uint64_t>(&half - halves_.data());
+      HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&half.brought, cudaEventDisableTiming), "an event"));
       HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&half.done, cudaEventDisableTiming | cudaEventBlockingSync), "an event"));
     }
+    brought_bytes_ = brought_bytes;
+    written_bytes_ = memory_bytes_ - brought_bytes * halves_.size();
     return absl::OkStatus();
   }
 
   absl::Status Begin(const Recipe& recipe);
-  absl::Status Add(const GpuSample& sample);
+  gpu::Planner& planner() { return halves_[next_].planner; }
+  // What was added last stays if it fits. `added`: whether it was.
+  absl::Status Keep(const absl::Status& added);
+  // What `add` does to the planner, or nothing.
+  template <class Add>
+  auto Guarded(const Add& add) -> decltype(add()) {
+    try {
+      return add();
+    } catch (const std::bad_alloc&) {
+      planner().TakeBack();
+      return absl::InternalError("no pinned host memory for a batch");
+    }
+  }
   absl::Status Launch(void* out);
   absl::Status Finish(std::vector<uint32_t>* left);
   uint64_t used_bytes() const { return used_bytes_; }
@@ -80,14 +104,22 @@ class GpuRenderer::Impl {
     explicit Half(std::pmr::memory_resource* memory) : planner(memory), failed(memory) {}
     gpu::Planner planner;
     std::pmr::vector<uint8_t> failed;  // by image, from the GPU
-    cudaEvent_t done = nullptr;
+    uint8_t* memory = nullptr;         // the GPU's, for what is brought
+    cudaEvent_t brought = nullptr, done = nullptr;
+    std::vector<const void*> from;     // copies
+    std::vector<void*> to;
+    std::vector<size_t> sizes;
   };
+  // Of the memory each half has one part of so many for what is brought: of photos that is one part of twenty.
+  static constexpr uint64_t kBroughtShare = 8;
+  absl::Status Bring(const gpu::Layout& layout, Half* half);
 
   const int device_;
   const uint64_t memory_bytes_;
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t stream_ = nullptr, bringing_ = nullptr;
   gpu::Lanes lanes_ = {};
   uint8_t* memory_ = nullptr;
+  uint64_t brought_bytes_ = 0, written_bytes_ = 0;
   uint64_t used_bytes_ = 0;
   gpu::PinnedMemory pinned_;
   std::array<Half, 2> halves_ = {Half(&pinned_), Half(&pinned_)};
@@ -100,29 +132,55 @@ absl::Status GpuRenderer::Impl::Begin(const Recipe& recipe) {
   return halves_[next_].planner.Begin(recipe);
 }
 
-absl::Status GpuRenderer::Impl::Add(const GpuSample& sample) {
-  Half& half = halves_[next_];
-  HEADRACE_RETURN_IF_ERROR(half.planner.Add(sample));
-  const uint64_t bytes = LayOut(half.planner).end;
-  if (bytes <= memory_bytes_) return absl::OkStatus();
-  half.planner.TakeBack();
-  return absl::ResourceExhaustedError("the burst would need " + std::to_string(bytes) + " bytes of GPU memory; " +
-                                      std::to_string(memory_bytes_) + " are set aside");
+absl::Status GpuRenderer::Impl::Keep(const absl::Status& added) {
+  HEADRACE_RETURN_IF_ERROR(added);
+  const gpu::Layout layout = LayOut(planner());
+  if (layout.brought_bytes <= brought_bytes_ && layout.written_bytes <= written_bytes_) return absl::OkStatus();
+  planner().TakeBack();
+  return absl::ResourceExhaustedError("the burst would need " + std::to_string(layout.brought_bytes) + " and " +
+                                      std::to_string(layout.written_bytes) + " bytes of GPU memory; " + std::to_string(brought_bytes_) +
+                                      " and " + std::to_string(written_bytes_) + " are set aside");
+}
+
+// Beside the burst before, which reads the other half's.
+absl::Status GpuRenderer::Impl::Bring(const gpu::Layout& layout, Half* half) {
+  half->from.clear();
+  half->to.clear();
+  half->sizes.clear();
+  const auto add = [&](const void* from, uint64_t to, uint64_t bytes) {
+    if (bytes == 0) return;
+    half->from.push_back(from);
+    half->to.push_back(half->memory + to);
+    half->sizes.push_back(bytes);
+  };
+  for (const gpu::Layout::Piece& piece : layout.pieces) add(piece.from, piece.at, piece.bytes);
+  for (const gpu::Planner::Fetch& fetch : half->planner.fetches) add(fetch.from, layout.mapped + fetch.to, fetch.bytes);
+#if CUDART_VERSION >= 13000
+  cudaMemcpyAttributes attributes = {};
+  attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+  size_t first = 0;
+  HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaMemcpyBatchAsync(half->to.data(), half->from.data(), half->sizes.data(), half->sizes.size(),
+                                                           &attributes, &first, 1, bringing_),
+                                      "copies to the GPU"));
+#else
+  for (size_t i = 0; i < half->sizes.size(); ++i) {
+    HEADRACE_RETURN_IF_ERROR(CudaStatus(
+        cudaMemcpyAsync(half->to[i], half->from[i], half->sizes[i], cudaMemcpyHostToDevice, bringing_), "a copy to the GPU"));
+  }
+#endif
+  HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(half->brought, bringing_), "an event"));
+  return CudaStatus(cudaStreamWaitEvent(stream_, half->brought, 0), "an event");
 }
 
 absl::Status GpuRenderer::Impl::Launch(void* out) {
   Half& half = halves_[next_];
   const gpu::Layout layout = LayOut(half.planner);
-  const gpu::Burst burst = PlaceBurst(half.planner, layout, memory_, out);
-  used_bytes_ = layout.end;
+  const gpu::Burst burst = PlaceBurst(half.planner, layout, half.memory, memory_ + brought_bytes_ * halves_.size(), out);
+  used_bytes_ = layout.brought_bytes + layout.written_bytes;
   half.failed.resize(burst.num_images);
 
   HEADRACE_RETURN_IF_ERROR(CudaStatus(static_cast<cudaError_t>(gpu::ClearBurst(burst, stream_)), "the GPU's memory"));
-  for (const gpu::Layout::Piece& piece : layout.pieces) {
-    if (piece.bytes == 0) continue;
-    HEADRACE_RETURN_IF_ERROR(CudaStatus(
-        cudaMemcpyAsync(memory_ + piece.at, piece.from, piece.bytes, cudaMemcpyHostToDevice, stream_), "a copy to the GPU"));
-  }
+  HEADRACE_RETURN_IF_ERROR(Bring(layout, &half));
   HEADRACE_RETURN_IF_ERROR(CudaStatus(static_cast<cudaError_t>(gpu::LaunchBurst(burst, lanes_)), "a burst of kernels"));
   if (burst.num_images > 0) {
     HEADRACE_RETURN_IF_ERROR(CudaStatus(
@@ -151,17 +209,16 @@ absl::StatusOr<std::unique_ptr<GpuRenderer>> GpuRenderer::Create(int device, uin
   return std::unique_ptr<GpuRenderer>(new GpuRenderer(std::move(impl)));
 }
 
-absl::StatusOr<ByteRange> GpuRenderer::NeededBytes(const ImageInfo& info, const EntryView& entries, const Draw& draw) {
-  return gpu::NeededBytes(info, entries, draw);
-}
-
 absl::Status GpuRenderer::Begin(const Recipe& recipe) { return impl_->Begin(recipe); }
-absl::Status GpuRenderer::Add(const GpuSample& sample) {
-  try {
-    return impl_->Add(sample);
-  } catch (const std::bad_alloc&) {
-    return absl::InternalError("no pinned host memory for a batch");
-  }
+absl::StatusOr<ByteRange> GpuRenderer::Plan(const GpuSample& sample) { return impl_->planner().Plan(sample); }
+absl::StatusOr<uint8_t*> GpuRenderer::Stage(uint64_t bytes) {
+  return impl_->Guarded([&]() -> absl::StatusOr<uint8_t*> { return impl_->planner().Stage(bytes); });
+}
+absl::Status GpuRenderer::AddStaged(uint64_t bytes) {
+  return impl_->Guarded([&] { return impl_->Keep(impl_->planner().AddStaged(bytes)); });
+}
+absl::Status GpuRenderer::AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail) {
+  return impl_->Guarded([&] { return impl_->Keep(impl_->planner().AddMapped(bytes, tail)); });
 }
 absl::Status GpuRenderer::Launch(void* out) { return impl_->Launch(out); }
 absl::Status GpuRenderer::Finish(std::vector<uint32_t>* left) { return impl_->Finish(left); }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "core/augment/draw.h"
 #include "core/augment/gpu/sample.h"
 #include "core/augment/recipe.h"
@@ -22,16 +23,15 @@ class GpuRenderer {
   static absl::StatusOr<std::unique_ptr<GpuRenderer>> Create(int device, uint64_t memory_bytes);
   ~GpuRenderer();
 
-  // The bytes of the file that this sample needs. UNIMPLEMENTED when the CPU must make it.
-  static absl::StatusOr<ByteRange> NeededBytes(const ImageInfo& info, const EntryView& entries, const Draw& draw);
-
   // A burst is begun, gets its images, and is launched; at most kMaxBursts are on their way at a time.
   static constexpr int kMaxBursts = 2;
   // Fewer than kMaxBursts are on their way.
   absl::Status Begin(const Recipe& recipe);
-  // What the sample points to may go afterwards. UNIMPLEMENTED: the CPU must make it. DATA_LOSS: its data contradicts its entry
-  // points; the CPU says what follows. RESOURCE_EXHAUSTED: the memory does not hold it beside those added so far.
-  absl::Status Add(const GpuSample& sample);
+  // As of core/device/gpu.h.
+  absl::StatusOr<ByteRange> Plan(const GpuSample& sample);
+  absl::StatusOr<uint8_t*> Stage(uint64_t bytes);
+  absl::Status AddStaged(uint64_t bytes);
+  absl::Status AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail);
   // Starts what was added: `out`, GPU memory of the batch, is complete when Finish says so. Does not wait.
   absl::Status Launch(void* out);
   // Waits for the oldest burst, asleep. `left` gets the places of the images whose data contradicts their entry points: what is

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 
-#include "absl/types/span.h"
 #include "core/augment/draw.h"
 #include "core/decode/entry/entry_data.h"
 #include "core/shard/dataset.h"
@@ -13,9 +12,7 @@ namespace headrace {
 struct GpuSample {
   const ImageInfo* info;
   const EntryView* entries;
-  const JpegFrame* frame;           // with its tables
-  absl::Span<const uint8_t> bytes;  // of the file from `begin` on: at least GpuRenderer::NeededBytes
-  uint64_t begin;
+  const JpegFrame* frame;  // with its tables
   const Draw* draw;
   uint32_t place;  // in the batch
 };

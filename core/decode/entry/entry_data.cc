@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/decode/entry/entry_word.h"
+
 namespace headrace {
 namespace {
 
 constexpr uint16_t kEntryVersion = 1;
 constexpr size_t kHeaderBytes = 64, kTablesOffsetAt = 48, kBytesAt = 56;
-constexpr int kDcBits = 12;
-constexpr int kByteBits = 25;
-static_assert(kMaxRowSpan == (1u << kByteBits) - 1);
+static_assert(kMaxRowSpan == (1u << kEntryByteBits) - 1);
 
 template <typename T>
 T Load(const uint8_t* bytes) {
@@ -40,14 +40,9 @@ bool IsSealed(absl::Span<const uint8_t> blob) {
 uint64_t PackPoint(const EntryPoint& point, uint32_t base) {
   uint64_t word = point.bit | uint64_t{point.byte - base} << 3;
   for (int c = 0; c < 3; ++c) {
-    word |= (static_cast<uint64_t>(point.dc[c]) & ((1 << kDcBits) - 1)) << (3 + kByteBits + kDcBits * c);
+    word |= (static_cast<uint64_t>(point.dc[c]) & ((1 << kEntryDcBits) - 1)) << (3 + kEntryByteBits + kEntryDcBits * c);
   }
   return word;
-}
-
-int16_t SignedDc(uint64_t bits) {
-  const int value = static_cast<int>(bits & ((1 << kDcBits) - 1));
-  return static_cast<int16_t>(value >= 1 << (kDcBits - 1) ? value - (1 << kDcBits) : value);
 }
 
 }  // namespace
@@ -77,7 +72,7 @@ std::string EncodeEntries(const JpegFrame& frame, const EntryPoints& entries, ui
   for (size_t i = 0; i < entries.points.size(); ++i) {
     const EntryPoint& point = entries.points[i];
     Append<uint64_t>(&out, PackPoint(point, entries.points[i / per_row * per_row].byte));
-    if (frame.num_components == 4) Append<uint64_t>(&out, static_cast<uint64_t>(point.dc[3]) & ((1 << kDcBits) - 1));
+    if (frame.num_components == 4) Append<uint64_t>(&out, static_cast<uint64_t>(point.dc[3]) & ((1 << kEntryDcBits) - 1));
   }
   const auto bytes = static_cast<uint32_t>(out.size());
   std::memcpy(out.data() + kBytesAt, &bytes, sizeof bytes);
@@ -229,17 +224,21 @@ absl::StatusOr<EntryView> EntryView::Parse(absl::Span<const uint8_t> bytes, uint
   return view;
 }
 
+const uint8_t* EntryView::Words(int row, int segment) const {
+  return bytes_.data() + entries_offset_ + size_t{8} * entry_words_ * (size_t(row) * segments_per_row_ + segment);
+}
+
+uint32_t EntryView::RowByte(int row) const { return Load<uint32_t>(bytes_.data() + rows_offset_ + size_t{4} * row); }
+
 bool EntryView::Point(int row, int segment, EntryPoint* out) const {
   if (row < 0 || row >= mcu_rows_ || segment < 0 || segment >= segments_per_row_) return false;
-  const size_t index = size_t{8} * entry_words_ * (size_t(row) * segments_per_row_ + segment);
-  const uint8_t* entry = bytes_.data() + entries_offset_ + index;
+  const uint8_t* entry = Words(row, segment);
   const uint64_t word = Load<uint64_t>(entry);
-  const uint64_t byte = Load<uint32_t>(bytes_.data() + rows_offset_ + size_t{4} * row) +
-                        (word >> 3 & ((1u << kByteBits) - 1));
+  const uint64_t byte = uint64_t{RowByte(row)} + EntryByte(word);
   if (byte > scan_bytes_) return false;
   out->byte = static_cast<uint32_t>(byte);
-  out->bit = word & 7;
-  for (int c = 0; c < 3; ++c) out->dc[c] = SignedDc(word >> (3 + kByteBits + kDcBits * c));
+  out->bit = EntryBit(word);
+  for (int c = 0; c < 3; ++c) out->dc[c] = EntryDc(word, c);
   out->dc[3] = entry_words_ == 2 ? SignedDc(Load<uint64_t>(entry + 8)) : int16_t{0};
   return true;
 }

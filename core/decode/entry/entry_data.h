@@ -60,6 +60,12 @@ class EntryView {
   uint64_t tables_offset() const { return tables_offset_; }
   size_t bytes() const { return bytes_.size(); }
 
+  // As they lie in the file, unchecked: the words of the entries from that one on (entry_word.h), and the byte of the scan that those
+  // of the row count from.
+  const uint8_t* Words(int row, int segment) const;
+  int words_per_entry() const { return entry_words_; }
+  uint32_t RowByte(int row) const;
+
   // Entry of segment `segment` (0 … segments_per_row) of MCU row `row`. False when its numbers lie outside the scan.
   bool Point(int row, int segment, EntryPoint* out) const;
   // The byte (from the scan's start) behind the last one that this segment's decoding may need: the next segment's byte

@@ -16,6 +16,9 @@
 namespace headrace {
 namespace {
 
+// While one's kernels wait for their longest segments, the other's find room; and two threads plan.
+constexpr int kLanes = 2;
+
 absl::Status Check(cudaError_t error, const char* what) {
   return error == cudaSuccess ? absl::OkStatus() : absl::InternalError(absl::StrCat(what, ": ", cudaGetErrorString(error)));
 }
@@ -111,16 +114,40 @@ class CudaRing : public DeviceRing {
   bool is_mapped_ = false;
 };
 
-class CudaGpu : public Gpu {
+class CudaLane : public GpuLane {
   static_assert(kMaxBursts == GpuRenderer::kMaxBursts);
 
+ public:
+  CudaLane(std::unique_ptr<GpuRenderer> renderer, GpuLost lost) : renderer_(std::move(renderer)), lost_(std::move(lost)) {}
+
+  void Begin(const Recipe& recipe) override { Demand(renderer_->Begin(recipe)); }
+  absl::StatusOr<ByteRange> Plan(const GpuSample& sample) override { return renderer_->Plan(sample); }
+  absl::StatusOr<uint8_t*> Stage(uint64_t bytes) override { return renderer_->Stage(bytes); }
+  absl::Status AddStaged(uint64_t bytes) override { return renderer_->AddStaged(bytes); }
+  absl::Status AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail) override { return renderer_->AddMapped(bytes, tail); }
+  void Launch(DeviceRing* ring, int slot) override { Demand(renderer_->Launch(static_cast<CudaRing*>(ring)->slot(slot))); }
+  void Finish(std::vector<uint32_t>* left) override { Demand(renderer_->Finish(left)); }
+
+ private:
+  void Demand(const absl::Status& status) {
+    if (!status.ok()) lost_(std::string(status.message()));
+  }
+
+  const std::unique_ptr<GpuRenderer> renderer_;
+  const GpuLost lost_;
+};
+
+class CudaGpu : public Gpu {
  public:
   CudaGpu(const CudaDriver& driver, int device, uint64_t memory_bytes, GpuLost lost)
       : driver_(driver), device_(device), memory_(std::make_shared<DeviceMemory>(memory_bytes)), lost_(std::move(lost)) {}
 
-  absl::Status Open(uint64_t work_bytes) {
-    HEADRACE_RETURN_IF_ERROR(memory_->Take(work_bytes));
-    HEADRACE_ASSIGN_OR_RETURN(renderer_, GpuRenderer::Create(device_, work_bytes));
+  absl::Status Open(int lanes, uint64_t lane_bytes) {
+    for (int i = 0; i < lanes; ++i) {
+      HEADRACE_RETURN_IF_ERROR(memory_->Take(lane_bytes));
+      HEADRACE_ASSIGN_OR_RETURN(auto renderer, GpuRenderer::Create(device_, lane_bytes));
+      lanes_.push_back(std::make_unique<CudaLane>(std::move(renderer), lost_));
+    }
     return absl::OkStatus();
   }
 
@@ -129,25 +156,27 @@ class CudaGpu : public Gpu {
     HEADRACE_RETURN_IF_ERROR(ring->Create(static_cast<uint64_t>(num_slots) * slot_bytes));
     return ring;
   }
-  absl::StatusOr<ByteRange> NeededBytes(const ImageInfo& info, const EntryView& entries, const Draw& draw) override {
-    return GpuRenderer::NeededBytes(info, entries, draw);
+  std::vector<GpuLane*> lanes() override {
+    std::vector<GpuLane*> lanes;
+    for (const auto& lane : lanes_) lanes.push_back(lane.get());
+    return lanes;
   }
-  void Begin(const Recipe& recipe) override { Demand(renderer_->Begin(recipe)); }
-  absl::Status Add(const GpuSample& sample) override { return renderer_->Add(sample); }
-  void Launch(DeviceRing* ring, int slot) override { Demand(renderer_->Launch(static_cast<CudaRing*>(ring)->slot(slot))); }
-  void Finish(std::vector<uint32_t>* left) override { Demand(renderer_->Finish(left)); }
+  absl::StatusOr<std::shared_ptr<void>> Pin(const uint8_t* address, uint64_t bytes) override {
+    HEADRACE_RETURN_IF_ERROR(Check(cudaSetDevice(device_), "the GPU"));
+    void* const memory = const_cast<uint8_t*>(address);
+    HEADRACE_RETURN_IF_ERROR(Check(cudaHostRegister(memory, bytes, cudaHostRegisterPortable | cudaHostRegisterReadOnly), "a mapped file"));
+    return std::shared_ptr<void>(memory, [device = device_](void* pinned) {
+      if (cudaSetDevice(device) == cudaSuccess) cudaHostUnregister(pinned);
+    });
+  }
   uint64_t used_bytes() const override { return memory_->used_bytes(); }
 
  private:
-  void Demand(const absl::Status& status) {
-    if (!status.ok()) lost_(std::string(status.message()));
-  }
-
   const CudaDriver driver_;
   const int device_;
   const std::shared_ptr<DeviceMemory> memory_;  // rings may outlive this
   const GpuLost lost_;
-  std::unique_ptr<GpuRenderer> renderer_;
+  std::vector<std::unique_ptr<CudaLane>> lanes_;
 };
 
 }  // namespace
@@ -163,9 +192,9 @@ absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(const std::string& uuid, uint64
     CUuuid found;
     if (driver.DeviceGet(&number, device) != CUDA_SUCCESS || driver.DeviceGetUuid(&found, number) != CUDA_SUCCESS) continue;
     if (absl::BytesToHexString(absl::string_view(found.bytes, sizeof(found.bytes))) != uuid) continue;
-    // A third is what the bursts work in: 300 MB do for 256 photos at once.
+    // Half of it is what the bursts work in: 300 MB do for 256 photos at once.
     auto gpu = std::make_unique<CudaGpu>(driver, device, memory_bytes, lost);
-    HEADRACE_RETURN_IF_ERROR(gpu->Open(memory_bytes / 3 >> 20 << 20));
+    HEADRACE_RETURN_IF_ERROR(gpu->Open(kLanes, memory_bytes / (2 * kLanes) >> 20 << 20));
     return gpu;
   }
   return absl::UnavailableError(absl::StrCat("the daemon sees ", count, " GPU(s), none of them the trainer's (", uuid, ")"));
