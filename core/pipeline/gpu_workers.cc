@@ -11,6 +11,8 @@
 namespace headrace {
 namespace {
 
+constexpr uint32_t kPlacesPerLook = 16;  // some 100 µs; to look takes 1 µs
+
 int64_t ThreadNs() {
   timespec time;
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -67,6 +69,7 @@ void GpuWorker::Start(Batch* batch) {
       return filler_.AddToBurst(session.spec(), session.layout(), fill.order->SampleAt(position), target, verify_,
                                 session.verified(), session.shard_map(), lane_);
     };
+    if (place % kPlacesPerLook == 0) FinishDone();
     absl::Status status = add();
     if (absl::IsResourceExhausted(status) && added > 0) {
       Launch(batch);
@@ -92,6 +95,13 @@ void GpuWorker::FinishBurst() {
     --batch.bursts;
     --bursts_;
     return;
+  }
+}
+
+void GpuWorker::FinishDone() {
+  while (batches_.size() > 1 && batches_.front().bursts > 0 && lane_->IsDone()) {
+    FinishBurst();
+    if (batches_.front().bursts == 0) FinishBatch();
   }
 }
 

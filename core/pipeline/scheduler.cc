@@ -21,7 +21,8 @@ constexpr uint32_t kMaxUnitPlaces = 8;
 // How often an idle thread looks whether a trainer has given something back: late enough to cost nothing (some 5 µs each), early
 // enough for a ring of the fastest trainers, who ring before they wait.
 constexpr std::chrono::milliseconds kWatchPeriod{2};
-// And a GPU's thread, whose trainers have taken nothing for a second.
+// Nobody rings for slots that a GPU gives back: its threads look this often, and less when nothing came back for a second.
+constexpr std::chrono::milliseconds kGpuWatchPeriod{1};
 constexpr std::chrono::milliseconds kRestPeriod{50};
 // The reading-ahead thread is told of the threads' progress every so many places.
 constexpr uint64_t kProgressPlaces = 64;
@@ -378,7 +379,7 @@ bool Scheduler::ClaimForGpu(const Gpu* gpu, bool wait, Job* job) {
       gpu_work_.wait(lock);
     } else {
       const bool soon = std::any_of(sessions_.begin(), sessions_.end(), active);
-      gpu_work_.wait_for(lock, soon ? kWatchPeriod : kRestPeriod);
+      gpu_work_.wait_for(lock, soon ? kGpuWatchPeriod : kRestPeriod);
       for (const auto& session : sessions_) {
         if (watched(session)) session->Watch(SteadyNs());
       }

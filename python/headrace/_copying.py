@@ -46,7 +46,7 @@ class CopyingSession(Session):
                 self._on_gpu.append(i)
                 self._layouts.append(_gpu.Field(field.dtype, layout.shape[: field.ndim], layout.strides[: field.ndim]))
         self._ahead = collections.deque()  # batches copied and not delivered
-        self._pending = collections.deque()  # (batch, capsules; None: the GPU gives its slot back) of copies that may be running
+        self._pending = collections.deque()  # (batch, capsules) of copies that may be running, out of slots that we give back
         self._slots = {}  # of the present ring; by the address of a slot's first managed tensor, which is the library's
         _live.add(self)
 
@@ -88,10 +88,13 @@ class CopyingSession(Session):
         return tuple(values)
 
     def _give_back(self):
-        """Drops the capsules of slots that have been copied; the next look into the ring gives these back."""
+        """Drops the capsules of slots that have been copied; the next look into the ring gives these back. To look at an event costs
+        some µs, so that of the newest copies is not looked at behind another one."""
         pending = self._pending
         while pending and self._gpu.has_copied(pending[0][0].slot):
             pending.popleft()[0].is_copied = True
+            if len(pending) == 1:
+                break
 
     def _copy_next(self):
         """Starts copying the next batch, if one is ready. Whether it was."""
@@ -107,8 +110,7 @@ class CopyingSession(Session):
                 self._pending.append((batch, capsules))  # first, in case Ctrl-C comes
             batch.copies = self._gpu.copy(self._layouts, batch.length, batch.slot)
             if batch.slot is not None and batch.slot.given_back:
-                # The slot may be handed out again before anybody sees that the copies are done; these are the same tensors then.
-                self._pending[-1] = (batch, None)
+                self._pending.pop()  # nobody needs to see that the copies are done
         if values:
             batch.values = ordered = [None] * len(capsules)
             for i, copy in zip(self._on_gpu, batch.copies):
@@ -125,8 +127,7 @@ class CopyingSession(Session):
         deadline = time.monotonic() + seconds
         while not self._copy_next():
             left = deadline - time.monotonic()
-            # Of slots that the GPU gives back the daemon takes note by itself.
-            pending = bool(self._pending) and not self._pending[-1][0].slot.given_back
+            pending = bool(self._pending)  # of slots that the GPU gives back the daemon takes note by itself
             try:
                 self._retry(min(left, _POLL_SECONDS) if pending else left, self._wait_in_library)
             except errors.DeadlineExceededError:

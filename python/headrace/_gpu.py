@@ -18,6 +18,15 @@ _NOT_READY = 600
 # The handle of a device's current stream: 5 µs less than a torch.cuda.Stream of it.
 _current_handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 _current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+_set_stream = getattr(torch._C, "_cuda_setStream", None)
+
+
+def _use(stream):
+    """torch.cuda.set_stream, 3 µs faster."""
+    if _set_stream is None:
+        torch.cuda.set_stream(stream)
+    else:
+        _set_stream(stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type)
 
 
 def check(device):
@@ -171,7 +180,7 @@ class Gpu:
                 return self.copy(fields, length, slot)
         current = self._current_stream()
         try:  # as `with torch.cuda.stream(…)`, 10 µs faster
-            torch.cuda.set_stream(self.stream)
+            _use(self.stream)
             copies = [
                 torch.empty_strided((length, *field.shape), field.strides, dtype=field.dtype, device=self.device)
                 for field in fields
@@ -179,7 +188,7 @@ class Gpu:
             if slot is not None and not self._copy_by_driver(fields, length, slot, copies):
                 self._copy_by_torch(fields, length, slot, copies)
         finally:
-            torch.cuda.set_stream(current)
+            _use(current)
         return copies
 
     def _copy_by_driver(self, fields, length, slot, copies):

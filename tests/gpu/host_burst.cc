@@ -78,6 +78,10 @@ void RunGroup(const Burst& burst, const Chunks* tasks) {
 void RunBurst(const Burst& burst) {
   std::fill_n(burst.coefficients, burst.num_blocks * 64, int16_t{0});
   std::fill_n(burst.failed, burst.num_images, uint8_t{0});
+  for (uint32_t table = 0; table < burst.num_tables; ++table) {
+    for (uint32_t i = 0; i < 1 << kLookupBits; ++i) burst.tables[table].lookup[i] = LookupEntry(burst.codes[table], i);
+    burst.tables[table].codes = burst.codes[table];
+  }
   for (const Chunks(&tasks)[kTasks] : burst.chunks) RunGroup(burst, tasks);
 }
 

@@ -190,15 +190,16 @@ class FakeLane : public GpuLane {
     Count([](FakeGpuCounts* counts) { ++counts->bursts; });
   }
 
+  bool IsDone() override {
+    CheckCall(/*begun=*/begun_);
+    return !bursts_.empty() && machine_->With([&] { return MayFinish(); });
+  }
   void Finish(std::vector<uint32_t>* left) override {
     CheckCall(/*begun=*/begun_);
     Require(!bursts_.empty(), "no burst is on its way");
     {
       std::unique_lock lock(machine_->mutex);
-      machine_->changed.wait(lock, [&] {
-        if (std::exchange(hold_, machine_->hold) != machine_->hold) finished_ = 0;
-        return finished_ < machine_->may_finish;
-      });
+      machine_->changed.wait(lock, [&] { return MayFinish(); });
       ++finished_;
     }
     const Burst& burst = bursts_.front();
@@ -257,6 +258,10 @@ class FakeLane : public GpuLane {
     if (thread_ == std::thread::id()) thread_ = std::this_thread::get_id();
     Require(thread_ == std::this_thread::get_id(), "called by two threads");
     Require(begun == begun_, begun ? "no burst was begun" : "a burst was begun and not launched");
+  }
+  bool MayFinish() {
+    if (std::exchange(hold_, machine_->hold) != machine_->hold) finished_ = 0;
+    return finished_ < machine_->may_finish;
   }
   template <typename Change>
   void Count(const Change& change) {

@@ -14,13 +14,16 @@ inline constexpr int kMaxComponents = 4;
 inline constexpr int kMaxTables = 8;  // of one image: four for DC, four for AC
 inline constexpr int kMaxBlocksPerMcu = 10;
 
-// By the next kLookupBits bits: length of the code << 8 | symbol; 0: a longer code, found as in
-// core/decode/entry/canonical_codes.h.
-struct HuffmanTable {
-  uint16_t lookup[1 << kLookupBits];
+// As in core/decode/entry/canonical_codes.h.
+struct HuffmanCodes {
   uint32_t limit[17];
   int32_t offset[17];
   uint8_t symbols[256];
+};
+// With, by the next kLookupBits bits: length of the code << 8 | symbol; 0: a longer code.
+struct HuffmanTable {
+  uint16_t lookup[1 << kLookupBits];
+  HuffmanCodes codes;
 };
 static_assert(sizeof(HuffmanTable) % 4 == 0);
 
@@ -113,12 +116,14 @@ struct Burst {
   const Image* images;
   const Row* rows;
   const uint64_t* entries;
-  const HuffmanTable* tables;
+  const HuffmanCodes* codes;
   const uint16_t* quant;           // 64 each, in natural order
   const int32_t* numbers;
   uint8_t natural[64];             // zigzag index → natural index
   Chunks chunks[kGroups][kTasks];
   uint64_t num_blocks;
+  HuffmanTable* tables;            // made of the codes
+  uint32_t num_tables;
   uint32_t* words;                 // the segments without stuffed zeros
   uint32_t* lengths;               // by run: its bytes there; UINT32_MAX: there is a marker inside
   int16_t* coefficients;

@@ -172,14 +172,20 @@ class WordReader {
   uint32_t ahead_[2];  // as they lie in memory: nobody waits for them yet
 };
 
-// As in HuffmanTable::lookup, for a code longer than kLookupBits; 0: there is none.
-HEADRACE_GPU inline uint32_t LongCode(const HuffmanTable& table, uint32_t head) {
-  uint32_t bits = kLookupBits + 1;
+// The code, longer than `shorter` bits, that `head`'s 16 bits begin with: its length << 8 | symbol; 0: there is none.
+HEADRACE_GPU inline uint32_t FindCode(const HuffmanCodes& codes, uint32_t head, int shorter) {
+  uint32_t bits = static_cast<uint32_t>(shorter) + 1;
   HEADRACE_UNROLL
-  for (int longer = kLookupBits + 1; longer <= 16; ++longer) bits += head >= table.limit[longer];
+  for (int longer = shorter + 1; longer <= 16; ++longer) bits += head >= codes.limit[longer];
   if (bits > 16) return 0;
-  const uint32_t index = (head >> (16 - bits)) + static_cast<uint32_t>(table.offset[bits]);
-  return bits << 8 | table.symbols[index & 255];
+  const uint32_t index = (head >> (16 - bits)) + static_cast<uint32_t>(codes.offset[bits]);
+  return bits << 8 | codes.symbols[index & 255];
+}
+
+// Entry `i` of the table's look-up.
+HEADRACE_GPU inline uint16_t LookupEntry(const HuffmanCodes& codes, uint32_t i) {
+  const uint32_t code = FindCode(codes, i << (16 - kLookupBits), 0);
+  return code >> 8 <= kLookupBits ? static_cast<uint16_t>(code) : uint16_t{0};
 }
 
 // What the threads of a block share.
@@ -259,7 +265,7 @@ class Walk {
   HEADRACE_GPU Outcome Step() {
     const uint32_t window = reader_.Window();
     uint32_t code = table_->lookup[window >> (32 - kLookupBits)];
-    if (code == 0) code = LongCode(*table_, window >> 16);
+    if (code == 0) code = FindCode(table_->codes, window >> 16, kLookupBits);
     const uint32_t size = code & 15, run = code >> 4 & 15, bits = code >> 8;
     const uint32_t extra = window << bits;
     int value = static_cast<int>(extra >> 1 >> (31 - size));

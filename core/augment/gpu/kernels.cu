@@ -29,6 +29,16 @@ __device__ void Fill(const Burst& burst, const Chunk& chunk, Shared* shared) {
   __syncthreads();
 }
 
+// A block per table.
+__global__ void MakeTables(const Burst burst) {
+  __shared__ HuffmanCodes codes;
+  CopyShared(&codes, burst.codes + blockIdx.x);
+  __syncthreads();
+  HuffmanTable* table = burst.tables + blockIdx.x;
+  for (uint32_t i = threadIdx.x; i < 1 << kLookupBits; i += blockDim.x) table->lookup[i] = LookupEntry(codes, i);
+  CopyShared(&table->codes, &codes);
+}
+
 // Removes the zeros stuffed behind 0xFF, a warp per segment, 128 bytes a turn.
 __global__ void Unstuff(const Burst burst, const Chunk* chunks) {
   const Chunk chunk = chunks[blockIdx.x];
@@ -147,6 +157,7 @@ void LaunchGroup(const Burst& burst, const Chunks* tasks, cudaStream_t stream) {
 int LaunchBurst(const Burst& burst, const Lanes& lanes) {
   const auto main = static_cast<cudaStream_t>(lanes.main), side = static_cast<cudaStream_t>(lanes.side);
   const auto fork = static_cast<cudaEvent_t>(lanes.fork), join = static_cast<cudaEvent_t>(lanes.join);
+  if (burst.num_tables > 0) MakeTables<<<burst.num_tables, 128, 0, main>>>(burst);
   cudaError_t error = cudaEventRecord(fork, main);
   if (error == cudaSuccess) error = cudaStreamWaitEvent(side, fork, 0);
   if (error != cudaSuccess) return error;

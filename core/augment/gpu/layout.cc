@@ -25,7 +25,7 @@ Layout LayOut(const Planner& planner) {
   bring(planner.images);
   bring(planner.rows);
   bring(planner.entries);
-  bring(planner.tables);
+  bring(planner.codes);
   bring(planner.quant);
   bring(planner.numbers);
   for (const auto& group : planner.chunks) {
@@ -38,6 +38,7 @@ Layout LayOut(const Planner& planner) {
   end = 0;
   const auto take = [&](uint64_t bytes) { return std::exchange(end, RoundUp(end + bytes)); };
   layout.failed = take(planner.images.size());
+  layout.tables = take(planner.codes.size() * sizeof(HuffmanTable));
   layout.lengths = take(planner.num_runs * sizeof(uint32_t));
   layout.words = take(planner.num_words * sizeof(uint32_t));
   layout.coefficients = take(planner.num_blocks * 64 * sizeof(int16_t));
@@ -54,7 +55,7 @@ Burst PlaceBurst(const Planner& planner, const Layout& layout, uint8_t* brought,
   take(&burst.images);
   take(&burst.rows);
   take(&burst.entries);
-  take(&burst.tables);
+  take(&burst.codes);
   take(&burst.quant);
   take(&burst.numbers);
   for (size_t group = 0; group < kGroups; ++group) {
@@ -67,6 +68,8 @@ Burst PlaceBurst(const Planner& planner, const Layout& layout, uint8_t* brought,
   take(&burst.data[0]);
   burst.data[1] = brought + layout.mapped;
   place(written + layout.failed, &burst.failed);
+  place(written + layout.tables, &burst.tables);
+  burst.num_tables = static_cast<uint32_t>(planner.codes.size());
   place(written + layout.lengths, &burst.lengths);
   place(written + layout.words, &burst.words);
   place(written + layout.coefficients, &burst.coefficients);

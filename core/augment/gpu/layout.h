@@ -18,7 +18,7 @@ struct Layout {
   };
   std::array<Piece, 8 + kGroups * kTasks> pieces;
   uint64_t mapped, brought_bytes;  // where the mapped images' bytes go
-  uint64_t failed, lengths, words, coefficients, planes, written_bytes;
+  uint64_t failed, tables, lengths, words, coefficients, planes, written_bytes;
 };
 
 Layout LayOut(const Planner& planner);

@@ -22,21 +22,14 @@ constexpr size_t kEarly = 16;  // tables
 constexpr size_t kMaxFilters = 4096;  // some 20 MB
 constexpr size_t kShortPercent = 85;  // of the images: then both groups end about together (70: 4 % later, 92: as late)
 
-HuffmanTable MakeTable(const HuffmanSpec& spec) {
-  HuffmanTable table = {};
-  CanonicalCodes codes;
-  codes.Build(spec);
-  std::copy(codes.limit().begin(), codes.limit().end(), table.limit);
-  std::copy(codes.offset().begin(), codes.offset().end(), table.offset);
-  std::copy(spec.symbols.begin(), spec.symbols.end(), table.symbols);
-  uint16_t* next = table.lookup;
-  const uint8_t* symbol = table.symbols;
-  for (int bits = 1; bits <= kLookupBits; ++bits) {
-    for (int i = 0; i < spec.counts[static_cast<size_t>(bits - 1)]; ++i) {
-      next = std::fill_n(next, 1 << (kLookupBits - bits), static_cast<uint16_t>(bits << 8 | *symbol++));
-    }
-  }
-  return table;
+HuffmanCodes MakeCodes(const HuffmanSpec& spec) {
+  HuffmanCodes codes = {};
+  CanonicalCodes from;
+  from.Build(spec);
+  std::copy(from.limit().begin(), from.limit().end(), codes.limit);
+  std::copy(from.offset().begin(), from.offset().end(), codes.offset);
+  std::copy(spec.symbols.begin(), spec.symbols.end(), codes.symbols);
+  return codes;
 }
 
 // The bits of a byte's element.
@@ -88,7 +81,7 @@ absl::StatusOr<Steps> PlanForGpu(const ImageInfo& info, const Draw& draw, std::v
 }
 
 Planner::Planner(std::pmr::memory_resource* memory)
-    : images(memory), rows(memory), entries(memory), tables(memory), quant(memory), numbers(memory), values(memory), staged(memory) {
+    : images(memory), rows(memory), entries(memory), codes(memory), quant(memory), numbers(memory), values(memory), staged(memory) {
   for (auto& group : chunks) {
     while (group.size() < kTasks) group.emplace_back(memory);
   }
@@ -98,7 +91,7 @@ absl::Status Planner::Begin(const Recipe& recipe) {
   images.clear();
   rows.clear();
   entries.clear();
-  tables.clear();
+  codes.clear();
   quant.clear();
   numbers.clear();
   for (auto& group : chunks) {
@@ -115,6 +108,7 @@ absl::Status Planner::Begin(const Recipe& recipe) {
   fetches.clear();
   mapped_bytes = num_runs = num_blocks = num_samples = num_words = 0;
   specs_.clear();
+  hints_.clear();
   ++burst_;
   HEADRACE_ASSIGN_OR_RETURN(const auto size, recipe.OutputSize());
   const PackPlan plan = MakePackPlan(recipe);
@@ -128,7 +122,7 @@ absl::Status Planner::Begin(const Recipe& recipe) {
 }
 
 Planner::Sizes Planner::Now() const {
-  Sizes now = {images.size(), rows.size(), entries.size(), tables.size(), quant.size(), numbers.size(), fetches.size(), {},
+  Sizes now = {images.size(), rows.size(), entries.size(), codes.size(), quant.size(), numbers.size(), fetches.size(), {},
                staged.size(), mapped_bytes, num_runs, num_blocks, num_samples, num_words};
   for (size_t group = 0; group < kGroups; ++group) {
     for (size_t task = 0; task < kTasks; ++task) now.chunks[group][task] = chunks[group][task].size();
@@ -141,8 +135,9 @@ void Planner::TakeBack() {
   images.resize(before_.images);
   rows.resize(before_.rows);
   entries.resize(before_.entries);
-  tables.resize(before_.tables);
-  specs_.resize(before_.tables);
+  codes.resize(before_.codes);
+  specs_.resize(before_.codes);
+  hints_.resize(before_.codes);
   quant.resize(before_.quant);
   numbers.resize(before_.numbers);
   fetches.resize(before_.fetches);
@@ -164,13 +159,18 @@ uint64_t Planner::TakeSamples(uint64_t bytes) {
 }
 
 uint32_t Planner::TableOf(const HuffmanSpec& spec) {
+  uint64_t words[3];
+  std::memcpy(words, spec.counts.data(), 16);
+  std::memcpy(words + 2, spec.symbols.data() + 8, 8);
+  const uint64_t hint = words[0] ^ words[1] * 3 ^ words[2] * 5;
   // Either an image has the standard's tables, which came early, or it has its own, perhaps for several components.
   for (size_t i = 0; i < specs_.size(); ++i) {
     if (i == kEarly && specs_.size() > kEarly + kMaxTables) i = specs_.size() - kMaxTables;
-    if (specs_[i] == spec) return static_cast<uint32_t>(i);
+    if (hints_[i] == hint && specs_[i] == spec) return static_cast<uint32_t>(i);
   }
   specs_.push_back(spec);
-  tables.push_back(MakeTable(spec));
+  hints_.push_back(hint);
+  codes.push_back(MakeCodes(spec));
   return static_cast<uint32_t>(specs_.size() - 1);
 }
 

@@ -53,7 +53,7 @@ class Planner {
   std::pmr::vector<Image> images;
   std::pmr::vector<Row> rows;
   std::pmr::vector<uint64_t> entries;
-  std::pmr::vector<HuffmanTable> tables;
+  std::pmr::vector<HuffmanCodes> codes;
   std::pmr::vector<uint16_t> quant;
   std::pmr::vector<int32_t> numbers;
   std::array<std::vector<std::pmr::vector<Chunk>>, kGroups> chunks;  // kTasks of them
@@ -72,7 +72,7 @@ class Planner {
  private:
   // How much there was before the last sample.
   struct Sizes {
-    size_t images, rows, entries, tables, quant, numbers, fetches;
+    size_t images, rows, entries, codes, quant, numbers, fetches;
     std::array<std::array<size_t, kTasks>, kGroups> chunks;
     uint64_t staged, mapped, runs, blocks, samples, words;
   };
@@ -97,6 +97,7 @@ class Planner {
   Planned planned_;
   Sizes before_;
   std::vector<HuffmanSpec> specs_;
+  std::vector<uint64_t> hints_;  // different for different tables, mostly
   std::vector<uint32_t> longest_;  // segment of each image, in bytes
   uint32_t long_bytes_ = 0;        // from which on an image is of the first group
   std::vector<headrace::Stage> stages_;

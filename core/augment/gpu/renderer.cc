@@ -96,6 +96,7 @@ class GpuRenderer::Impl {
   }
   absl::Status Launch(void* out);
   absl::Status Finish(std::vector<uint32_t>* left);
+  bool IsDone() const { return cudaEventQuery(halves_[oldest_].done) != cudaErrorNotReady; }
   uint64_t used_bytes() const { return used_bytes_; }
 
  private:
@@ -221,6 +222,7 @@ absl::Status GpuRenderer::AddMapped(const uint8_t* bytes, absl::Span<const uint8
   return impl_->Guarded([&] { return impl_->Keep(impl_->planner().AddMapped(bytes, tail)); });
 }
 absl::Status GpuRenderer::Launch(void* out) { return impl_->Launch(out); }
+bool GpuRenderer::IsDone() const { return impl_->IsDone(); }
 absl::Status GpuRenderer::Finish(std::vector<uint32_t>* left) { return impl_->Finish(left); }
 uint64_t GpuRenderer::used_bytes() const { return impl_->used_bytes(); }
 

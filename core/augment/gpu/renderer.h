@@ -34,6 +34,8 @@ class GpuRenderer {
   absl::Status AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail);
   // Starts what was added: `out`, GPU memory of the batch, is complete when Finish says so. Does not wait.
   absl::Status Launch(void* out);
+  // Whether the oldest burst is done, if one is on its way.
+  bool IsDone() const;
   // Waits for the oldest burst, asleep. `left` gets the places of the images whose data contradicts their entry points: what is
   // there is anything.
   absl::Status Finish(std::vector<uint32_t>* left);
