@@ -78,3 +78,23 @@ def repeated(options, count):
         write_list(list_file, [row for row in rows if row[0] not in bad])
     with open(list_file) as f:
         return list_file, dataset, sum(1 for _ in f) - 1
+
+
+def large(options, count):
+    """A dataset of `count` images of 12 megapixels, each made of the photos, tiled."""
+    from PIL import Image
+
+    folder = options.work / f"large-{_key(options.photos, count, harness.HEADRACE.stat().st_mtime_ns)}"
+    dataset = folder / "dataset"
+    if not (dataset / "dataset.json").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder / "images").mkdir(parents=True)
+        files = itertools.cycle(path for path, _ in image_files(options.photos))
+        for number in range(count):
+            tiled = Image.new("RGB", (4000, 3000))
+            for left, top in itertools.product(range(0, 4000, 500), range(0, 3000, 375)):
+                with Image.open(next(files)) as photo:
+                    tiled.paste(photo.convert("RGB").crop((0, 0, 500, 375)), (left, top))
+            tiled.save(folder / "images" / f"{number}.jpg", quality=90)
+        pack(folder / "images", dataset)
+    return dataset

@@ -18,8 +18,19 @@ def endless(loader):
 def headrace_loader(arguments, device, **more):
     import headrace.torch as hr
 
+    more = {"transform": train_transform(hr), **LAYOUT, **more}
     return hr.DataLoader(arguments.dataset, arguments.batch_size, True, seed=1, drop_last=True, device=device,
-                         num_workers=arguments.workers, transform=train_transform(hr), **LAYOUT, **more)
+                         num_workers=arguments.workers, **more)
+
+
+def headrace_gpu_loader(arguments):
+    import headrace.torch as hr
+
+    # Batches alone are taken faster than by any training: more slots, so that the daemon is never without one.
+    more = {"prefetch_factor": 4} if arguments.what in ("none", "staged", "validation") else {}
+    if arguments.what == "validation":
+        more["transform"] = [hr.Resize(256), hr.CenterCrop(224), hr.Normalize()]
+    return headrace_loader(arguments, "cuda", engine="gpu", socket=arguments.socket, **more)
 
 
 def synthetic(arguments):
@@ -34,9 +45,7 @@ def headrace(arguments):
 
 
 def headrace_gpu(arguments):
-    # Batches alone are taken faster than by any training: more slots, so that the daemon is never without one.
-    more = {"prefetch_factor": 4} if arguments.what == "none" else {}
-    return endless(headrace_loader(arguments, "cuda", engine="gpu", **more))
+    return endless(headrace_gpu_loader(arguments))
 
 
 def headrace_pinned(arguments):

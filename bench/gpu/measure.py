@@ -1,12 +1,18 @@
-"""One run in a process of its own; prints one line of JSON. What: a model to train, "none" (take batches only), "latency"
-(time next()), "summary" (describe the batches), "compare" (Headrace's with its own on the CPU)."""
+"""One run in a process of its own; prints one line of JSON. What: a model to train, "none" (take batches only; "staged": from a
+daemon that keeps no shards in memory for the GPU, "validation": with that transform, "large": with the pixels of the crops),
+"latency" (time next()), "single" (one image, from the seek on), "summary" (describe the batches), "compare" (Headrace's with its
+own on the CPU)."""
 import argparse
+import contextlib
 import json
 import statistics
+import subprocess
+import tempfile
 import time
 import warnings
 
 import torch
+from headrace import _library
 
 from bench.gpu import feeds
 from bench.measure import adopt_orphans, tree_cpu_seconds
@@ -16,7 +22,7 @@ WARM_UP = 25
 
 def trainer(name):
     """A function that takes one step with a batch."""
-    if name == "none":
+    if name in ("none", "staged", "validation", "large"):
         return lambda images, labels: None
     import torchvision
 
@@ -72,6 +78,46 @@ def latency(batches, calls=400, work_s=0.015):
     return {"median_us": statistics.median(times), "p99_us": times[len(times) * 99 // 100], "best_us": times[0]}
 
 
+def single(loader, calls=300):
+    """One image alone: from the position that is asked for until it is in GPU memory."""
+    size, times = len(loader.dataset), []
+    state = loader.state_dict()
+    for call in range(WARM_UP + calls):
+        state |= {"epoch": call % 3, "position": call * 7919 % size}
+        torch.cuda.synchronize()
+        start = time.perf_counter_ns()
+        loader.load_state_dict(state)
+        next(iter(loader))
+        torch.cuda.synchronize()
+        if call >= WARM_UP:
+            times.append((time.perf_counter_ns() - start) / 1000)
+    times.sort()
+    return {"median_us": statistics.median(times), "p99_us": times[len(times) * 99 // 100], "best_us": times[0]}
+
+
+def crop_pixels(loader, steps=8):
+    """Mean pixels of an image's crop."""
+    crops = [sample["crop"] for step in range(steps) for sample in loader.audit(step)]
+    return sum(height * width for _, _, height, width in crops) / len(crops)
+
+
+@contextlib.contextmanager
+def daemon(arguments):
+    """One that reads what the GPU needs piece by piece; others are started by the loader."""
+    if arguments.what != "staged":
+        yield
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        arguments.socket = folder + "/socket"
+        serving = subprocess.Popen([_library.executable_path(), "serve", "--data", arguments.dataset, "--socket", arguments.socket,
+                                    "--page-cache-map", "0"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            yield
+        finally:
+            serving.kill()
+            serving.wait()
+
+
 def summary(batches):
     images, labels = next(batches)
     pixels = images.float()
@@ -98,21 +144,30 @@ def main():
     parser.add_argument("--workers", type=int, help="Headrace's decode threads; without it all")
     parser.add_argument("--dataset")
     parser.add_argument("--list")
+    parser.add_argument("--socket")
     arguments = parser.parse_args()
     adopt_orphans()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     torch.backends.cudnn.benchmark = True
-    batches = feeds.FEEDS[arguments.feed](arguments)
+    with daemon(arguments):
+        print(json.dumps(measure(arguments)), flush=True)
+
+
+def measure(arguments):
     if arguments.what == "compare":
-        result = compare(arguments)
-    elif arguments.what == "summary":
-        result = summary(batches)
-    elif arguments.what == "latency":
-        result = latency(batches)
-    else:
-        result = rate(batches, trainer(arguments.what), arguments.seconds)
-    print(json.dumps(result), flush=True)
+        return compare(arguments)
+    if arguments.what == "single":
+        return single(feeds.headrace_gpu_loader(arguments))
+    batches = feeds.FEEDS[arguments.feed](arguments)
+    if arguments.what == "summary":
+        return summary(batches)
+    if arguments.what == "latency":
+        return latency(batches)
+    result = rate(batches, trainer(arguments.what), arguments.seconds)
+    if arguments.what == "large":
+        result["gigapixels_per_s"] = result["images_per_s"] * crop_pixels(feeds.headrace_gpu_loader(arguments)) / 1e9
+    return result
 
 
 if __name__ == "__main__":

@@ -24,16 +24,21 @@ OURS = ("headrace", "headrace_gpu")
 BARS = {("headrace", "resnet50"): (0.995, 3.5), ("headrace", "resnet18"): (0.985, 8),  # of synthetic; cores
         ("headrace_gpu", "resnet50"): (0.97, 1.5), ("headrace_gpu", "resnet18"): (0.93, 1.5)}
 BATCHES_BARS = {"headrace": 30_000, "headrace_gpu": 240_000}  # images/s
+# Of the GPU engine alone: what is taken, in which unit, how much of it, and the cores that may go into it.
+GPU_BARS = {"staged": ("batches only, no shard pinned", "img/s", "images_per_s", 120_000, 2),
+            "validation": ("Resize(256), CenterCrop(224)", "img/s", "images_per_s", 150_000, None),
+            "large": ("12 megapixels, train crop", "Gpx/s", "gigapixels_per_s", 8, None)}
 NAMES = {"synthetic": "synthetic", "headrace": 'Headrace, device="cuda"', "headrace_gpu": 'Headrace, engine="gpu"',
          "headrace_pinned": "Headrace, pin_memory=True", "dataloader": "PyTorch DataLoader + torchvision (PIL)", "dali": "DALI, mixed"}
 IMAGES = 4000
+LARGE_IMAGES = 64
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--photos", type=Path, default=data.default_photos(), help="folder of photos, one folder per class")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "bench", help="for what is made from them")
-    parser.add_argument("--whats", nargs="*", default=["latency", "none", "resnet50", "resnet18"], help="what is measured")
+    parser.add_argument("--whats", nargs="*", default=["latency", "single", "none", *GPU_BARS, "resnet50", "resnet18"], help="what is measured")
     parser.add_argument("--feeds", nargs="*", default=[feed for feed in FEEDS if feed != "dali" or has_dali()], choices=FEEDS)
     parser.add_argument("--workers", type=int, help="Headrace's decode threads (num_workers); without it as many as cores")
     parser.add_argument("--repeats", type=int, default=5)
@@ -53,16 +58,17 @@ def has_dali():
 
 
 class Runner:
-    def __init__(self, chosen, list_file, dataset):
-        self._chosen = chosen
+    def __init__(self, chosen, list_file, dataset, large):
+        self._chosen, self._large = chosen, large
         self._inputs = ["--list", list_file, "--dataset", dataset, "--seconds", chosen.seconds]
         self._inputs += ["--workers", chosen.workers] if chosen.workers else []
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         self._environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
     def run(self, what, feed="headrace"):
-        size = 64 if what == "latency" else 256
+        size = {"latency": 64, "single": 1, "large": 32}.get(what, 256)
         command = [sys.executable, "-m", "bench.gpu.measure", what, "--feed", feed, "--batch-size", size, *self._inputs]
+        command += ["--dataset", self._large] if what == "large" else []
         done = subprocess.run(list(map(str, command)), env=self._environment, capture_output=True, text=True, timeout=300)
         if done.returncode != 0:
             raise RuntimeError(f"{what} with {feed} failed ({done.returncode}):\n{done.stderr[-3000:]}")
@@ -121,6 +127,17 @@ def rows_of(what, runner, chosen):
             row = harness.median_row(f"batches only: {NAMES[feed]}", "img/s", results, "images_per_s", *bar)
             rows.append(dataclasses.replace(row, what=f"{row.what}, {median(results, 'cores'):.2f} cores"))
         return rows
+    if what == "single":
+        runs = [runner.run(what, "headrace_gpu") for _ in range(chosen.repeats)]
+        return [harness.median_row("one image, from the seek on", "µs", runs, "median_us", "≤ 1000 µs", lambda us: us <= 1000)]
+    if what in GPU_BARS:
+        name, unit, key, least, most_cores = GPU_BARS[what]
+        runs = [runner.run(what, "headrace_gpu") for _ in range(chosen.repeats)]
+        cores = median(runs, "cores")
+        met = median(runs, key) >= least and (most_cores is None or cores <= most_cores)
+        bar = f"≥ {least:,}" + (f", ≤ {most_cores} cores" if most_cores else "")
+        row = harness.median_row(f"{name}: {NAMES['headrace_gpu']}, {cores:.2f} cores", unit, runs, key, bar, lambda _: met)
+        return [row]
     return training_rows(what, runner.alternating(what, chosen.feeds))
 
 
@@ -133,7 +150,8 @@ def main():
                               cores=tuple(sorted(os.sched_getaffinity(0))))
     options.work.mkdir(parents=True, exist_ok=True)
     list_file, dataset, _ = data.repeated(options, IMAGES)
-    runner = Runner(chosen, list_file, dataset)
+    large = data.large(options, LARGE_IMAGES) if "large" in chosen.whats else None
+    runner = Runner(chosen, list_file, dataset, large)
     for feed in OURS:
         if feed in chosen.feeds:
             runner.run("compare", feed)

@@ -1,5 +1,5 @@
 // Batches of the train transform on a GPU: what a batch costs the host and the GPU. Prints JSON.
-//   gpu_bench PHOTO_FOLDER [BATCH_SIZE [mapped]]
+//   gpu_bench PHOTO_FOLDER [BATCH_SIZE [LANES [mapped]]]
 #include <cuda_runtime_api.h>
 #include <time.h>
 
@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "core/augment/draw.h"
@@ -32,84 +33,121 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-int Run(const std::string& folder, uint32_t batch_size, bool mapped) {
-  std::vector<std::unique_ptr<testing::IndexedJpeg>> images;
+using Images = std::vector<std::unique_ptr<testing::IndexedJpeg>>;
+
+// One lane's batches of these images.
+class Lane {
+ public:
+  Lane(const Images& images, uint32_t batch_size, bool mapped) : images_(images), batch_size_(batch_size), mapped_(mapped), draws_(batch_size) {
+    recipe_.transforms = {RandomResizedCrop{.height = 224, .width = 224}, RandomHorizontalFlip{}};
+    recipe_.normalize = Normalize{};
+    recipe_.dtype = DType::kFloat16;
+    recipe_.memory_format = MemoryFormat::kChannelsLast;
+    for (const auto& image : images) views_.push_back(image->View());
+  }
+  absl::Status Open() {
+    HEADRACE_ASSIGN_OR_RETURN(gpu_, GpuRenderer::Create(0, uint64_t{1} << 28));
+    return cudaMalloc(&out_, size_t{batch_size_} * 3 * 224 * 224 * 2) == cudaSuccess ? absl::OkStatus() : absl::InternalError("no memory");
+  }
+
+  absl::Status Start(int batch) {
+    HEADRACE_RETURN_IF_ERROR(gpu_->Begin(recipe_));
+    for (uint32_t i = 0; i < batch_size_; ++i) {
+      const uint64_t position = static_cast<uint64_t>(batch) * batch_size_ + i;
+      const size_t number = position % images_.size();
+      const testing::IndexedJpeg& image = *images_[number];
+      DrawSample(recipe_, 1, 0, position, static_cast<int>(image.info.oriented_width()),
+                 static_cast<int>(image.info.oriented_height()), &draws_[i]);
+      const auto range = gpu_->Plan({&image.info, &views_[number], &image.frame, &draws_[i], i});
+      if (!range.ok()) continue;
+      const uint64_t end = std::min<uint64_t>(range->end, image.file.size()), bytes = end - range->begin;
+      if (mapped_) {
+        const uint64_t scan_end = std::min<uint64_t>(image.frame.scan_offset + uint64_t{views_[number].scan_bytes()}, end);
+        (void)gpu_->AddMapped(image.file.data() + range->begin, absl::MakeConstSpan(image.file).subspan(scan_end, end - scan_end));
+      } else {
+        HEADRACE_ASSIGN_OR_RETURN(uint8_t* const staged, gpu_->Stage(bytes));
+        std::memcpy(staged, image.file.data() + range->begin, bytes);
+        (void)gpu_->AddStaged(bytes);
+      }
+    }
+    launched_ = Seconds(CLOCK_MONOTONIC);
+    return gpu_->Launch(out_);
+  }
+  absl::Status Finish() { return gpu_->Finish(&left_); }
+  // One behind the other.
+  absl::Status Make(int batches) {
+    for (int batch = 0; batch < batches; ++batch) {
+      HEADRACE_RETURN_IF_ERROR(Start(batch));
+      if (batch > 0) HEADRACE_RETURN_IF_ERROR(Finish());
+    }
+    return Finish();
+  }
+
+  double launched() const { return launched_; }
+  size_t left() const { return left_.size(); }
+  uint64_t used_bytes() const { return gpu_->used_bytes(); }
+
+ private:
+  const Images& images_;
+  const uint32_t batch_size_;
+  const bool mapped_;
+  Recipe recipe_;
+  std::vector<EntryView> views_;
+  std::vector<Draw> draws_;
+  std::unique_ptr<GpuRenderer> gpu_;
+  void* out_ = nullptr;
+  std::vector<uint32_t> left_;
+  double launched_ = 0;
+};
+
+absl::Status Run(const std::string& folder, uint32_t batch_size, int num_lanes, bool mapped) {
+  Images images;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (!entry.is_regular_file()) continue;
     const auto bytes = ReadFile(entry.path(), 64 << 20);
     auto image = std::make_unique<testing::IndexedJpeg>();
     if (bytes.ok() && image->Make({bytes->begin(), bytes->end()}, kDefaultEntryInterval)) images.push_back(std::move(image));
   }
-  auto renderer = GpuRenderer::Create(0, uint64_t{3} << 29);
-  if (images.empty() || !renderer.ok()) {
-    fprintf(stderr, "%s\n", images.empty() ? "no photos" : renderer.status().ToString().c_str());
-    return 1;
+  if (images.empty()) return absl::NotFoundError("no photos");
+  std::vector<std::unique_ptr<Lane>> lanes;
+  for (int i = 0; i < num_lanes; ++i) {
+    lanes.push_back(std::make_unique<Lane>(images, batch_size, mapped));
+    HEADRACE_RETURN_IF_ERROR(lanes.back()->Open());
   }
-  GpuRenderer& gpu = **renderer;
   for (const auto& image : images) {
-    if (mapped && cudaHostRegister(image->file.data(), image->file.size(), cudaHostRegisterDefault) != cudaSuccess) return 1;
-  }
-  Recipe recipe;
-  recipe.transforms = {RandomResizedCrop{.height = 224, .width = 224}, RandomHorizontalFlip{}};
-  recipe.normalize = Normalize{};
-  recipe.dtype = DType::kFloat16;
-  recipe.memory_format = MemoryFormat::kChannelsLast;
-  void* out = nullptr;
-  if (cudaMalloc(&out, size_t{batch_size} * 3 * 224 * 224 * 2) != cudaSuccess) return 1;
-  std::vector<EntryView> views;
-  for (const auto& image : images) views.push_back(image->View());
-  std::vector<Draw> draws(batch_size);
-  double launched = 0;
-  const auto start = [&](int batch) {
-    absl::Status status = gpu.Begin(recipe);
-    for (uint32_t i = 0; i < batch_size; ++i) {
-      const uint64_t position = static_cast<uint64_t>(batch) * batch_size + i;
-      const size_t number = position % images.size();
-      const testing::IndexedJpeg& image = *images[number];
-      DrawSample(recipe, 1, 0, position, static_cast<int>(image.info.oriented_width()),
-                 static_cast<int>(image.info.oriented_height()), &draws[i]);
-      const auto range = gpu.Plan({&image.info, &views[number], &image.frame, &draws[i], i});
-      if (!range.ok()) continue;
-      const uint64_t end = std::min<uint64_t>(range->end, image.file.size()), bytes = end - range->begin;
-      if (mapped) {
-        const uint64_t scan_end = std::min<uint64_t>(image.frame.scan_offset + uint64_t{views[number].scan_bytes()}, end);
-        (void)gpu.AddMapped(image.file.data() + range->begin, absl::MakeConstSpan(image.file).subspan(scan_end, end - scan_end));
-      } else {
-        const auto staged = gpu.Stage(bytes);
-        if (!staged.ok()) continue;
-        std::memcpy(*staged, image.file.data() + range->begin, bytes);
-        (void)gpu.AddStaged(bytes);
-      }
+    if (mapped && cudaHostRegister(image->file.data(), image->file.size(), cudaHostRegisterDefault) != cudaSuccess) {
+      return absl::InternalError("not registered");
     }
-    launched = Seconds(CLOCK_MONOTONIC);
-    if (status.ok()) status = gpu.Launch(out);
-    if (!status.ok()) fprintf(stderr, "%s\n", status.ToString().c_str());
-    return status.ok();
-  };
+  }
   // One at a time.
   std::vector<double> host_ms, gpu_ms;
-  std::vector<uint32_t> left;
+  Lane& first = *lanes[0];
   for (int batch = 0; batch < kBatches + kWarmUp; ++batch) {
     const double host_began = Seconds(CLOCK_MONOTONIC);
-    if (!start(batch)) return 1;
+    HEADRACE_RETURN_IF_ERROR(first.Start(batch));
     const double host = Seconds(CLOCK_MONOTONIC) - host_began;
-    if (!gpu.Finish(&left).ok()) return 1;
+    HEADRACE_RETURN_IF_ERROR(first.Finish());
     if (batch < kWarmUp) continue;
     host_ms.push_back(1000 * host);
-    gpu_ms.push_back(1000 * (Seconds(CLOCK_MONOTONIC) - launched));
+    gpu_ms.push_back(1000 * (Seconds(CLOCK_MONOTONIC) - first.launched()));
   }
-  // One behind the other.
-  const double began = Seconds(CLOCK_MONOTONIC), cpu_began = Seconds(CLOCK_PROCESS_CPUTIME_ID);
-  for (int batch = 0; batch < kBatches; ++batch) {
-    if (!start(batch) || (batch > 0 && !gpu.Finish(&left).ok())) return 1;
+  double began = 0, cpu_began = 0;
+  for (const int batches : {kWarmUp, 4 * kBatches}) {
+    began = Seconds(CLOCK_MONOTONIC);
+    cpu_began = Seconds(CLOCK_PROCESS_CPUTIME_ID);
+    std::vector<std::thread> threads;
+    std::vector<absl::Status> made(lanes.size());
+    for (size_t i = 0; i < lanes.size(); ++i) threads.emplace_back([&, i] { made[i] = lanes[i]->Make(batches); });
+    for (std::thread& thread : threads) thread.join();
+    for (const absl::Status& status : made) HEADRACE_RETURN_IF_ERROR(status);
   }
-  if (!gpu.Finish(&left).ok()) return 1;
   const double seconds = Seconds(CLOCK_MONOTONIC) - began, cpu = Seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu_began;
-  const double samples = static_cast<double>(kBatches) * batch_size;
-  printf("{\"batch_size\": %u, \"host_ms\": %.3f, \"gpu_ms\": %.3f, \"images_per_s\": %.0f, \"cpu_s_per_1000\": %.4f, \"memory_mb\": %.0f, \"left\": %zu}\n",
-         batch_size, Median(host_ms), Median(gpu_ms), samples / seconds, 1000 * cpu / samples, static_cast<double>(gpu.used_bytes()) / 1e6,
-         left.size());
-  return 0;
+  const double samples = 4.0 * kBatches * batch_size * num_lanes;
+  printf("{\"batch_size\": %u, \"lanes\": %d, \"mapped\": %d, \"host_ms\": %.3f, \"gpu_ms\": %.3f, \"images_per_s\": %.0f, "
+         "\"cpu_s_per_1000\": %.4f, \"memory_mb\": %.0f, \"left\": %zu}\n",
+         batch_size, num_lanes, mapped, Median(host_ms), Median(gpu_ms), samples / seconds, 1000 * cpu / samples,
+         static_cast<double>(first.used_bytes()) / 1e6, first.left());
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -117,8 +155,11 @@ int Run(const std::string& folder, uint32_t batch_size, bool mapped) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    fprintf(stderr, "usage: %s PHOTO_FOLDER [BATCH_SIZE [mapped]]\n", argv[0]);
+    fprintf(stderr, "usage: %s PHOTO_FOLDER [BATCH_SIZE [LANES [mapped]]]\n", argv[0]);
     return 2;
   }
-  return headrace::Run(argv[1], argc > 2 ? static_cast<uint32_t>(atoi(argv[2])) : 256, argc > 3);
+  const auto number = [&](int i, int otherwise) { return argc > i ? atoi(argv[i]) : otherwise; };
+  const absl::Status status = headrace::Run(argv[1], static_cast<uint32_t>(number(2, 256)), number(3, 1), argc > 4);
+  if (!status.ok()) fprintf(stderr, "%s\n", status.ToString().c_str());
+  return !status.ok();
 }

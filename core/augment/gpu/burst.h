@@ -70,8 +70,8 @@ struct Image {
   uint8_t flip_rows, flip_columns, transpose;
   uint8_t vertical_first, mirrored, upside_down;
   uint8_t is_mapped;               // how its bytes came
-  uint8_t reserved;
-  uint64_t pixels, between;        // offsets among the samples: three planes each, before and between the passes
+  uint8_t over_coefficients;       // its pixels lie where its coefficients were, which nobody needs any more
+  uint64_t pixels, between;        // offsets among the samples or there: three planes each, before and between the passes
   uint32_t pixel_stride, between_stride, between_height;
   Axis horizontal, vertical;
   uint32_t sample;                 // its place in the batch

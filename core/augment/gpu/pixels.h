@@ -92,6 +92,10 @@ HEADRACE_GPU inline void Pixel(const Burst& burst, const Image& image, int out_x
   }
 }
 
+HEADRACE_GPU inline uint8_t* PixelsAt(const Burst& burst, const Image& image) {
+  return (image.over_coefficients ? reinterpret_cast<uint8_t*>(burst.coefficients) : burst.samples) + image.pixels;
+}
+
 // Four pixels of a line at a time.
 HEADRACE_GPU inline void MakePixels(const Burst& burst, const Image& image, uint32_t first, uint32_t thread, uint32_t threads) {
   const uint32_t fours = (static_cast<uint32_t>(image.width) + 3) / 4;
@@ -104,7 +108,7 @@ HEADRACE_GPU inline void MakePixels(const Burst& burst, const Image& image, uint
       // Behind the line's end the last pixel again: the planes are wide enough.
       Pixel(burst, image, Min(static_cast<int>(out_x) + k, image.width - 1), static_cast<int>(out_y), rgb[k]);
     }
-    uint8_t* out = burst.samples + image.pixels + uint64_t{out_y} * image.pixel_stride + out_x;
+    uint8_t* out = PixelsAt(burst, image) + uint64_t{out_y} * image.pixel_stride + out_x;
     const uint64_t plane = uint64_t{image.pixel_stride} * static_cast<uint32_t>(image.height);
     HEADRACE_UNROLL
     for (int c = 0; c < 3; ++c) StoreBytes(rgb[0][c], rgb[1][c], rgb[2][c], rgb[3][c], out + plane * c);
@@ -142,7 +146,7 @@ HEADRACE_GPU inline void Filter(const Burst& burst, const Planes& in, const Axis
 }
 
 HEADRACE_GPU inline Planes PixelsOf(const Burst& burst, const Image& image) {
-  return {burst.samples + image.pixels, image.pixel_stride, uint64_t{image.pixel_stride} * static_cast<uint32_t>(image.height)};
+  return {PixelsAt(burst, image), image.pixel_stride, uint64_t{image.pixel_stride} * static_cast<uint32_t>(image.height)};
 }
 
 // Images both of whose axes change: the first pass, to bytes.

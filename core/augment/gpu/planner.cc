@@ -384,7 +384,9 @@ absl::Status Planner::AddImage(Image* added) {
   image.upside_down = steps.upside_down;
   image.sample = sample.place;
   image.pixel_stride = static_cast<uint32_t>(RoundUp(static_cast<uint64_t>(image.width), 16));
-  image.pixels = TakeSamples(uint64_t{3} * image.pixel_stride * static_cast<uint64_t>(image.height));
+  const uint64_t pixel_bytes = uint64_t{3} * image.pixel_stride * static_cast<uint64_t>(image.height);
+  image.over_coefficients = pixel_bytes <= uint64_t{128} * image.num_blocks;
+  image.pixels = image.over_coefficients ? uint64_t{128} * image.components[0].coefficients : TakeSamples(pixel_bytes);
   if (steps.resize != nullptr) {
     const ResizeJob job = MakeResizeJob(*steps.resize);
     const Rect source = ResizeSource(job);

@@ -16,8 +16,8 @@
 namespace headrace {
 namespace {
 
-// While one's kernels wait for their longest segments, the other's find room; and two threads plan.
-constexpr int kLanes = 2;
+// While one's kernels wait for their longest segments, the others' find room; and so many threads plan.
+constexpr int kLanes = 3;
 
 absl::Status Check(cudaError_t error, const char* what) {
   return error == cudaSuccess ? absl::OkStatus() : absl::InternalError(absl::StrCat(what, ": ", cudaGetErrorString(error)));
@@ -193,7 +193,7 @@ absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(const std::string& uuid, uint64
     CUuuid found;
     if (driver.DeviceGet(&number, device) != CUDA_SUCCESS || driver.DeviceGetUuid(&found, number) != CUDA_SUCCESS) continue;
     if (absl::BytesToHexString(absl::string_view(found.bytes, sizeof(found.bytes))) != uuid) continue;
-    // Half of it is what the bursts work in: 300 MB do for 256 photos at once.
+    // Half of it is what the bursts work in: 200 MB do for 256 photos at once.
     auto gpu = std::make_unique<CudaGpu>(driver, device, memory_bytes, lost);
     HEADRACE_RETURN_IF_ERROR(gpu->Open(kLanes, memory_bytes / (2 * kLanes) >> 20 << 20));
     return gpu;
