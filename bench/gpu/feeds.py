@@ -27,7 +27,7 @@ def headrace_gpu_loader(arguments):
     import headrace.torch as hr
 
     # Batches alone are taken faster than by any training: more slots, so that the daemon is never without one.
-    more = {"prefetch_factor": 4} if arguments.what in ("none", "staged", "validation") else {}
+    more = {"prefetch_factor": 6} if arguments.what in ("none", "staged", "validation") else {}
     if arguments.what == "validation":
         more["transform"] = [hr.Resize(256), hr.CenterCrop(224), hr.Normalize()]
     return headrace_loader(arguments, "cuda", engine="gpu", socket=arguments.socket, **more)

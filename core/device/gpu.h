@@ -51,7 +51,7 @@ class GpuLane {
   virtual absl::Status AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail) = 0;
   // Starts what was added, towards the beginning of a slot. Does not wait.
   virtual void Launch(DeviceRing* ring, int slot) = 0;
-  // Whether the oldest burst is done, if one is on its way.
+  // Whether the oldest burst is done, if one is on its way. To be called now and then: a burst goes on when somebody looks.
   virtual bool IsDone() = 0;
   // Waits for the oldest burst. `left` gets the places whose images must be made by the CPU after all.
   virtual void Finish(std::vector<uint32_t>* left) = 0;

@@ -99,10 +99,8 @@ void GpuWorker::FinishBurst() {
 }
 
 void GpuWorker::FinishDone() {
-  while (batches_.size() > 1 && batches_.front().bursts > 0 && lane_->IsDone()) {
-    FinishBurst();
-    if (batches_.front().bursts == 0) FinishBatch();
-  }
+  while (bursts_ > 0 && lane_->IsDone() && batches_.size() > 1) FinishBurst();
+  while (batches_.size() > 1 && batches_.front().bursts == 0) FinishBatch();
 }
 
 void GpuWorker::FinishBatch() {

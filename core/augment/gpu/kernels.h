@@ -14,7 +14,7 @@ struct Lanes {
 };
 
 // Both return at once. 0, or CUDA's error.
-// Before the burst's data is brought, which would otherwise have left the caches again: the coefficients are many.
+// Before LaunchBurst: the coefficients, to zero.
 int ClearBurst(const Burst& burst, void* stream);
 // On the main lane it is all behind what is there, and before what follows.
 int LaunchBurst(const Burst& burst, const Lanes& lanes);

@@ -72,7 +72,7 @@ class GpuRenderer::Impl {
     const uint64_t brought_bytes = memory_bytes_ / kBroughtShare >> 8 << 8;
     for (Half& half : halves_) {
       half.memory = memory_ + brought_bytes * static_cast<uint64_t>(&half - halves_.data());
-      HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&half.brought, cudaEventDisableTiming), "an event"));
+      HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&half.brought, cudaEventDisableTiming | cudaEventBlockingSync), "an event"));
       HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&half.done, cudaEventDisableTiming | cudaEventBlockingSync), "an event"));
     }
     brought_bytes_ = brought_bytes;
@@ -96,7 +96,7 @@ class GpuRenderer::Impl {
   }
   absl::Status Launch(void* out);
   absl::Status Finish(std::vector<uint32_t>* left);
-  bool IsDone() const { return cudaEventQuery(halves_[oldest_].done) != cudaErrorNotReady; }
+  absl::StatusOr<bool> IsDone();
   uint64_t used_bytes() const { return used_bytes_; }
 
  private:
@@ -107,6 +107,8 @@ class GpuRenderer::Impl {
     std::pmr::vector<uint8_t> failed;  // by image, from the GPU
     uint8_t* memory = nullptr;         // the GPU's, for what is brought
     cudaEvent_t brought = nullptr, done = nullptr;
+    gpu::Burst burst = {};
+    bool is_bringing = false;          // its kernels are not on their way yet
     std::vector<const void*> from;     // copies
     std::vector<void*> to;
     std::vector<size_t> sizes;
@@ -114,6 +116,9 @@ class GpuRenderer::Impl {
   // Of the memory each half has one part of so many for what is brought: of photos that is one part of twenty.
   static constexpr uint64_t kBroughtShare = 8;
   absl::Status Bring(const gpu::Layout& layout, Half* half);
+  absl::Status LaunchKernels(Half* half);
+  // Starts the kernels of bursts whose bytes are there, in their order.
+  absl::Status LaunchBrought();
 
   const int device_;
   const uint64_t memory_bytes_;
@@ -169,32 +174,60 @@ absl::Status GpuRenderer::Impl::Bring(const gpu::Layout& layout, Half* half) {
         cudaMemcpyAsync(half->to[i], half->from[i], half->sizes[i], cudaMemcpyHostToDevice, bringing_), "a copy to the GPU"));
   }
 #endif
-  HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(half->brought, bringing_), "an event"));
-  return CudaStatus(cudaStreamWaitEvent(stream_, half->brought, 0), "an event");
+  half->is_bringing = true;
+  return CudaStatus(cudaEventRecord(half->brought, bringing_), "an event");
+}
+
+// Only once its bytes are there: a burst that waits for them on the GPU keeps a trainer's kernels waiting, too.
+absl::Status GpuRenderer::Impl::LaunchKernels(Half* half) {
+  const gpu::Burst& burst = half->burst;
+  half->is_bringing = false;
+  HEADRACE_RETURN_IF_ERROR(CudaStatus(static_cast<cudaError_t>(gpu::ClearBurst(burst, stream_)), "the GPU's memory"));
+  HEADRACE_RETURN_IF_ERROR(CudaStatus(static_cast<cudaError_t>(gpu::LaunchBurst(burst, lanes_)), "a burst of kernels"));
+  if (burst.num_images > 0) {
+    HEADRACE_RETURN_IF_ERROR(CudaStatus(
+        cudaMemcpyAsync(half->failed.data(), burst.failed, burst.num_images, cudaMemcpyDeviceToHost, stream_), "a copy"));
+  }
+  return CudaStatus(cudaEventRecord(half->done, stream_), "an event");
+}
+
+absl::Status GpuRenderer::Impl::LaunchBrought() {
+  for (size_t i = 0; i < halves_.size(); ++i) {
+    Half& half = halves_[(oldest_ + i) % halves_.size()];
+    if (!half.is_bringing) continue;
+    const cudaError_t error = cudaEventQuery(half.brought);
+    if (error == cudaErrorNotReady) break;
+    HEADRACE_RETURN_IF_ERROR(CudaStatus(error, "copies to the GPU"));
+    HEADRACE_RETURN_IF_ERROR(LaunchKernels(&half));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> GpuRenderer::Impl::IsDone() {
+  HEADRACE_RETURN_IF_ERROR(LaunchBrought());
+  const Half& half = halves_[oldest_];
+  return !half.is_bringing && cudaEventQuery(half.done) != cudaErrorNotReady;
 }
 
 absl::Status GpuRenderer::Impl::Launch(void* out) {
   Half& half = halves_[next_];
   const gpu::Layout layout = LayOut(half.planner);
-  const gpu::Burst burst = PlaceBurst(half.planner, layout, half.memory, memory_ + brought_bytes_ * halves_.size(), out);
+  half.burst = PlaceBurst(half.planner, layout, half.memory, memory_ + brought_bytes_ * halves_.size(), out);
   used_bytes_ = layout.brought_bytes + layout.written_bytes;
-  half.failed.resize(burst.num_images);
-
-  HEADRACE_RETURN_IF_ERROR(CudaStatus(static_cast<cudaError_t>(gpu::ClearBurst(burst, stream_)), "the GPU's memory"));
-  HEADRACE_RETURN_IF_ERROR(Bring(layout, &half));
-  HEADRACE_RETURN_IF_ERROR(CudaStatus(static_cast<cudaError_t>(gpu::LaunchBurst(burst, lanes_)), "a burst of kernels"));
-  if (burst.num_images > 0) {
-    HEADRACE_RETURN_IF_ERROR(CudaStatus(
-        cudaMemcpyAsync(half.failed.data(), burst.failed, burst.num_images, cudaMemcpyDeviceToHost, stream_), "a copy"));
-  }
+  half.failed.resize(half.burst.num_images);
   next_ = (next_ + 1) % halves_.size();
-  return CudaStatus(cudaEventRecord(half.done, stream_), "an event");
+  HEADRACE_RETURN_IF_ERROR(Bring(layout, &half));
+  return LaunchBrought();  // of the burst before, perhaps
 }
 
 absl::Status GpuRenderer::Impl::Finish(std::vector<uint32_t>* left) {
   Half& half = halves_[oldest_];
-  oldest_ = (oldest_ + 1) % halves_.size();
+  if (half.is_bringing) {
+    HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(half.brought), "copies to the GPU"));
+    HEADRACE_RETURN_IF_ERROR(LaunchBrought());
+  }
   HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(half.done), "a batch on the GPU"));
+  oldest_ = (oldest_ + 1) % halves_.size();
   for (size_t i = 0; i < half.failed.size(); ++i) {
     if (half.failed[i] != 0) left->push_back(half.planner.images[i].sample);
   }
@@ -222,7 +255,7 @@ absl::Status GpuRenderer::AddMapped(const uint8_t* bytes, absl::Span<const uint8
   return impl_->Guarded([&] { return impl_->Keep(impl_->planner().AddMapped(bytes, tail)); });
 }
 absl::Status GpuRenderer::Launch(void* out) { return impl_->Launch(out); }
-bool GpuRenderer::IsDone() const { return impl_->IsDone(); }
+absl::StatusOr<bool> GpuRenderer::IsDone() { return impl_->IsDone(); }
 absl::Status GpuRenderer::Finish(std::vector<uint32_t>* left) { return impl_->Finish(left); }
 uint64_t GpuRenderer::used_bytes() const { return impl_->used_bytes(); }
 

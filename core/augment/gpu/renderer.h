@@ -32,10 +32,11 @@ class GpuRenderer {
   absl::StatusOr<uint8_t*> Stage(uint64_t bytes);
   absl::Status AddStaged(uint64_t bytes);
   absl::Status AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail);
-  // Starts what was added: `out`, GPU memory of the batch, is complete when Finish says so. Does not wait.
+  // Starts what was added: `out`, GPU memory of the batch, is complete when Finish says so. Does not wait: its bytes set out, and its
+  // kernels when a later call of this, IsDone or Finish sees that they are there.
   absl::Status Launch(void* out);
   // Whether the oldest burst is done, if one is on its way.
-  bool IsDone() const;
+  absl::StatusOr<bool> IsDone();
   // Waits for the oldest burst, asleep. `left` gets the places of the images whose data contradicts their entry points: what is
   // there is anything.
   absl::Status Finish(std::vector<uint32_t>* left);

@@ -126,7 +126,11 @@ class CudaLane : public GpuLane {
   absl::Status AddStaged(uint64_t bytes) override { return renderer_->AddStaged(bytes); }
   absl::Status AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail) override { return renderer_->AddMapped(bytes, tail); }
   void Launch(DeviceRing* ring, int slot) override { Demand(renderer_->Launch(static_cast<CudaRing*>(ring)->slot(slot))); }
-  bool IsDone() override { return renderer_->IsDone(); }
+  bool IsDone() override {
+    const absl::StatusOr<bool> done = renderer_->IsDone();
+    Demand(done.status());
+    return done.value_or(false);
+  }
   void Finish(std::vector<uint32_t>* left) override { Demand(renderer_->Finish(left)); }
 
  private:
