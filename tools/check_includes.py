@@ -33,6 +33,7 @@ THIRD_PARTY = {
     r"(jpeglib|jerror|jmorecfg|turbojpeg|jpegint)\.h": ["core/decode/jpeg/", "tests/", "bench/"],
     r"(png|zlib)\.h": ["core/decode/png/", "tests/", "bench/"],
     r"tiff(io)?\.h": ["core/decode/tiff/", "tests/"],
+    r"dav1d/.*": ["core/decode/avif/", "tests/"],
     r"webp/.*": ["core/decode/webp/", "tests/"],
     r"hwy/.*": ["core/decode/", "core/augment/", "tests/", "bench/"],
     r"(cuda|nvrtc|nvjpeg).*\.h": ["core/device/cuda/", "core/augment/gpu/", "client/cuda/", "tests/", "bench/"],

@@ -1,6 +1,7 @@
 #include "core/decode/image_decoder.h"
 
 #include "absl/strings/str_cat.h"
+#include "core/decode/avif/avif_decoder.h"
 #include "core/decode/bmp/bmp_decoder.h"
 #include "core/decode/gif/gif_decoder.h"
 #include "core/decode/jpeg/jpeg_decoder.h"
@@ -43,6 +44,8 @@ absl::Status ImageDecoder::Decode(absl::Span<const uint8_t> bytes, const ImageIn
       return DecodeBmp(bytes, info, region, &impl_->scratch, out);
     case ImageFormat::kTiff:
       return DecodeTiff(bytes, info, region, &impl_->scratch, out, warning);
+    case ImageFormat::kAvif:
+      return DecodeAvif(bytes, info, region, &impl_->scratch, out);
     default:
       return absl::InvalidArgumentError("the index knows no format of this image");
   }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "core/decode/avif/avif_decoder.h"
 #include "core/decode/bmp/bmp_decoder.h"
 #include "core/decode/gif/gif_decoder.h"
 #include "core/decode/jpeg/jpeg_header.h"
@@ -27,6 +28,7 @@ struct Kind {
 constexpr Kind kKinds[] = {
     {&IsJpeg, &ReadJpegHeader}, {&IsPng, &ReadPngHeader}, {&IsWebp, &ReadWebpHeader},
     {&IsGif, &ReadGifHeader},   {&IsBmp, &ReadBmpHeader}, {&IsTiff, &ReadTiffHeader},
+    {&IsAvif, &ReadAvifHeader},
 };
 
 // Formats that are recognised only to be named when they are refused.
@@ -37,8 +39,6 @@ struct Magic {
 };
 using namespace std::string_view_literals;
 constexpr Magic kOtherFormats[] = {
-    {4, "ftypavif"sv, "AVIF"},
-    {4, "ftypavis"sv, "AVIF"},
     {4, "ftypheic"sv, "HEIC"},
     {4, "ftypheix"sv, "HEIC"},
     {4, "ftyphevc"sv, "HEIC"},

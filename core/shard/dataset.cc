@@ -30,6 +30,7 @@ const char* FormatName(ImageFormat format) {
     case ImageFormat::kGif: return "GIF";
     case ImageFormat::kBmp: return "BMP";
     case ImageFormat::kTiff: return "TIFF";
+    case ImageFormat::kAvif: return "AVIF";
     default: return "unknown";
   }
 }

@@ -27,7 +27,7 @@ struct Field {
   uint64_t max_bytes;  // longest value of the dataset (kImage, kText)
 };
 
-enum class ImageFormat : uint8_t { kUnknown = 0, kJpeg = 1, kPng = 2, kWebp = 3, kGif = 4, kBmp = 5, kTiff = 6 };
+enum class ImageFormat : uint8_t { kUnknown = 0, kJpeg = 1, kPng = 2, kWebp = 3, kGif = 4, kBmp = 5, kTiff = 6, kAvif = 7 };
 
 // As people write it: "JPEG", "WebP".
 const char* FormatName(ImageFormat format);

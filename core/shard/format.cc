@@ -298,7 +298,7 @@ absl::Status DecodeRow(const RowLayout& layout, const RowLimits& limits, uint64_
     }
     if (layout.kinds[i] == FieldKind::kImage &&
         (image.width < 1 || image.height < 1 || uint64_t{image.width} * image.height > kMaxImagePixels ||
-         image.format < ImageFormat::kJpeg || image.format > ImageFormat::kTiff || image.orientation < 1 ||
+         image.format < ImageFormat::kJpeg || image.format > ImageFormat::kAvif || image.orientation < 1 ||
          image.orientation > 8 || image.components < 1 || image.components > 4)) {
       return Bad("index row describes no image");
     }

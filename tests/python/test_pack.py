@@ -302,7 +302,7 @@ def test_check_rejects_what_does_not_decode_and_counts_what_is_repaired(tmp_path
     assert len(samples) == 3 - sum(verdict == "rejected" for verdict, _ in lines.values())
 
 
-@pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF", "BMP", "TIFF"])
+@pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF"])
 def test_the_content_decides_what_an_image_is(tmp_path, kind):
     file = io.BytesIO()
     make_image(random.Random(1), 40, 30).save(file, kind)

@@ -1,0 +1,132 @@
+#include "core/decode/avif/avif_decoder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/decode/probe.h"
+#include "tests/decode/regions.h"
+
+namespace headrace {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::PixelsOf;
+using testing::RandomRegion;
+
+// 20 x 14 pixels, 4:2:0, EXIF orientation 7 as irot and imir; written by Pillow.
+constexpr char kFile[] =
+    "00000020667479706176696600000000617669666d6966316d6961664d413142000000ff6d657461000000000000002168646c72000000000000"
+    "000070696374000000000000000000000000000000000e7069746d0000000000010000001e696c6f630000000044000001000100000001000001"
+    "27000000460000002869696e660000000000010000001a696e6665020000000001000061763031436f6c6f72000000007e697072700000005d69"
+    "70636f000000146973706500000000000000140000000e000000107069786900000000030808080000000c6176314381000c0000000013636f6c"
+    "726e636c780001000d0006800000000969726f740300000009696d6972000000001969706d610000000000000001000106010283048586000000"
+    "4e6d64617412000a091810e7ad1010d0684032371ac78785e1cc30c302855480d71ea81c56a864a995357fd4fab46564ddfe6760c03552e7c2e0"
+    "6b7d4ca4100aff9d4a2a0f0ca465704180";
+constexpr int kWidth = 20, kHeight = 14;
+
+std::vector<uint8_t> AvifFile() {
+  const std::string hex = kFile;
+  std::vector<uint8_t> file;
+  for (size_t i = 0; i < hex.size(); i += 2) file.push_back(static_cast<uint8_t>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+  return file;
+}
+
+// Where the text first stands in the file.
+size_t Where(const std::vector<uint8_t>& file, const std::string& text) {
+  const auto found = std::search(file.begin(), file.end(), text.begin(), text.end());
+  EXPECT_NE(found, file.end());
+  return static_cast<size_t>(found - file.begin());
+}
+
+absl::Status DecodeAvifFile(const std::vector<uint8_t>& file, const Rect& region, RgbImage* out) {
+  const absl::StatusOr<ImageInfo> info = ReadAvifHeader(file);
+  if (!info.ok()) return info.status();
+  std::vector<uint8_t> scratch;
+  return DecodeAvif(file, *info, region, &scratch, out);
+}
+
+std::string RefusalOfAvif(const std::vector<uint8_t>& file) {
+  RgbImage image;
+  return std::string(DecodeAvifFile(file, {0, 0, 1, 1}, &image).message());
+}
+
+TEST(AvifDecoder, ReadsTheContainer) {
+  const absl::StatusOr<ImageInfo> info = ProbeImage(AvifFile());
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->format, ImageFormat::kAvif);
+  EXPECT_EQ(info->width, 20u);
+  EXPECT_EQ(info->height, 14u);
+  EXPECT_EQ(info->components, 3);
+  EXPECT_EQ(info->orientation, 7);
+}
+
+TEST(AvifDecoder, GivesPillowsPixelsAndRegionsOfThem) {
+  std::mt19937 random(2);
+  RgbImage whole, part;
+  ASSERT_TRUE(DecodeAvifFile(AvifFile(), {0, 0, kHeight, kWidth}, &whole).ok());
+  const auto pixel = [&](int x, int y) { return std::vector<uint8_t>(whole.row(y) + 3 * x, whole.row(y) + 3 * x + 3); };
+  EXPECT_EQ(pixel(0, 0), (std::vector<uint8_t>{15, 16, 18}));
+  EXPECT_EQ(pixel(19, 13), (std::vector<uint8_t>{125, 142, 162}));
+  EXPECT_EQ(pixel(7, 5), (std::vector<uint8_t>{48, 55, 63}));
+  for (int i = 0; i < 100; ++i) {
+    const Rect region = RandomRegion(&random, kWidth, kHeight);
+    ASSERT_TRUE(DecodeAvifFile(AvifFile(), region, &part).ok());
+    for (int y = 0; y < region.height; ++y) {
+      const uint8_t* expected = whole.row(region.top + y) + 3 * region.left;
+      ASSERT_TRUE(std::equal(expected, expected + part.stride(), part.row(y))) << i;
+    }
+  }
+}
+
+TEST(AvifDecoder, RefusesWhatIsCutOff) {
+  const std::vector<uint8_t> file = AvifFile();
+  for (size_t size = 0; size < file.size(); size += 3) {
+    EXPECT_NE(RefusalOfAvif({file.begin(), file.begin() + static_cast<ptrdiff_t>(size)}), "") << size;
+  }
+}
+
+TEST(AvifDecoder, RefusesHeadersThatPromiseMoreThanTheDataHold) {
+  std::vector<uint8_t> file = AvifFile();
+  const size_t extent = Where(file, "ispe") + 8;
+  file[extent + 2] = 0x20;
+  file[extent + 6] = 0x60;
+  EXPECT_THAT(ProbeImage(file).status().message(), HasSubstr("8212 x 24590 pixels are more than"));
+  file[extent + 6] = 0;
+  EXPECT_THAT(RefusalOfAvif(file), HasSubstr("another size than the container says"));
+  file = AvifFile();
+  file[extent + 3] = 8;
+  EXPECT_THAT(RefusalOfAvif(file), HasSubstr("another size than the container says"));
+}
+
+// A hundred bytes could otherwise cost as many seconds.
+TEST(AvifDecoder, RefusesManyFramesInOnePicture) {
+  std::vector<uint8_t> file = AvifFile();
+  const size_t data = Where(file, "mdat") + 4, length = Where(file, "iloc") + 4 + 4 + 4 + 10;
+  const std::vector<uint8_t> shown_again = {0x1A, 0x01, 0x80};  // a frame header that shows an earlier frame
+  for (int i = 0; i < 65; ++i) file.insert(file.end(), shown_again.begin(), shown_again.end());
+  const size_t bytes = file.size() - data;
+  file[length + 2] = static_cast<uint8_t>(bytes >> 8);
+  file[length + 3] = static_cast<uint8_t>(bytes);
+  EXPECT_THAT(RefusalOfAvif(file), HasSubstr("more than 64 frames"));
+}
+
+TEST(AvifDecoder, SurvivesArbitraryBytes) {
+  std::mt19937 random(4);
+  const std::vector<uint8_t> file = AvifFile();
+  RgbImage image;
+  int decoded = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::vector<uint8_t> damaged = file;
+    for (int k = 0; k < 2; ++k) damaged[random() % damaged.size()] = static_cast<uint8_t>(random());
+    decoded += DecodeAvifFile(damaged, {0, 0, 1, 1}, &image).ok() ? 1 : 0;
+  }
+  EXPECT_GT(decoded, 100);
+}
+
+}  // namespace
+}  // namespace headrace
