@@ -1,6 +1,7 @@
 """AVIF files: what Pillow and avifenc write, and by hand what neither does."""
 
 import functools
+import itertools
 import io
 import pathlib
 import struct
@@ -59,6 +60,9 @@ def deep(generator):
                     yield f"AVIF {bits} bits", avifenc((image,), *options)
                     if mode == "RGBA":
                         yield "AVIF premultiplied", avifenc((image,), *options, "--premultiply")
+    photo = saved(picture(generator, 90, 70), "PNG")
+    for bits in ("8", "10"):
+        yield "AVIF film grain", avifenc((photo,), "--depth", bits, "--min", "20", "--max", "30", "--advanced", "film-grain-test=3")
 
 
 def maker():
@@ -80,14 +84,18 @@ def matrices(generator):
             image = noise(generator, *size(generator), mode)
             plain = saved(image, "AVIF", subsampling=sampling, quality=100, speed=10)
             options = ("--yuv", sampling.replace(":", ""), "--minalpha", "20", "--maxalpha", "40")
-            deep = [avifenc((saved(image, "PNG"),), "--depth", bits, *options) for bits in ("10", "12")]
-            for content in (plain, *deep):
-                for matrix in range(19):
-                    for full_range in (0, 1):
-                        changed = with_colours(content, 1, matrix, full_range)
-                        yield "AVIF matrices", changed
-                        if mode == "RGBA":
-                            yield "AVIF premultiplied", Coded(changed).file(premultiplied=True)
+            ten, twelve = (avifenc((saved(image, "PNG"),), "--depth", bits, *options) for bits in ("10", "12"))
+            for content in (plain, ten, twelve):
+                for matrix, full_range in itertools.product((0, 1, 2, 4, 5, 6, 7, 8, 9, 12, 15, 16), (0, 1)):
+                    of_rgb = matrix == 0 and sampling in ("4:2:0", "4:2:2")
+                    if of_rgb or (matrix in (8, 16) and not full_range) or (matrix == 16 and content is not ten):
+                        continue
+                    changed = with_colours(content, 1, matrix, full_range)
+                    yield "AVIF matrices", changed
+                    if mode == "RGBA":
+                        yield "AVIF premultiplied", Coded(changed).file(premultiplied=True)
+    for matrix, full_range in itertools.product(range(20), (0, 1)):
+        yield "AVIF matrices", with_colours(plain, 1, matrix, full_range)
     for primaries in range(24):
         yield "AVIF primaries", with_colours(plain, primaries, 12, 1)
 
@@ -245,7 +253,7 @@ def grids(generator):
         return [Coded(saved(picture(generator, side, side, mode), "AVIF", subsampling=sampling, speed=10)) for _ in range(count)]
 
     for mode, sampling in (("RGB", "4:2:0"), ("RGB", "4:4:4"), ("RGB", "4:2:2"), ("L", "4:0:0"), ("RGBA", "4:2:0")):
-        for columns, rows, width, height in ((2, 2, 128, 128), (3, 1, 150, 64), (1, 2, 50, 90), (2, 2, 127, 101), (2, 2, 64, 64), (2, 1, 130, 64)):
+        for columns, rows, width, height in ((2, 2, 128, 128), (3, 1, 150, 64), (1, 2, 50, 90), (2, 2, 127, 101)):
             coded = tiles(columns * rows, 64, mode, sampling)
             size_ = (extent(width, height), False)
             grid = grid_content(columns, rows, width, height, generator.random() < 0.5)
@@ -262,13 +270,13 @@ def grids(generator):
                 parts = [Item(b"av01", one.data, one.properties, [(b"auxl", [2 + i])]) for i, one in enumerate(alphas)]
                 yield "AVIF grid", avif_file([*items, *parts])
                 yield "AVIF grid", avif_file([*items, *parts[1:]])
-    for side in (48, 66):
+    for side, width in ((48, 96), (64, 64), (64, 130), (66, 132)):
         coded = tiles(4, side, "RGB", "4:2:0")
-        grid = grid_content(2, 2, 2 * side, 2 * side, False)
-        items = [Item(b"grid", grid, [(extent(2 * side, 2 * side), False)], [(b"dimg", [2, 3, 4, 5])])]
+        grid = grid_content(2, 2, width, 2 * side, False)
+        items = [Item(b"grid", grid, [(extent(width, 2 * side), False)], [(b"dimg", [2, 3, 4, 5])])]
         yield "AVIF grid", avif_file(items + [one.items()[0] for one in coded])
-        other = tiles(1, 64, "RGB", "4:4:4")
-        yield "AVIF grid", avif_file(items + [one.items()[0] for one in coded[:3] + other])
+    other = tiles(1, 66, "RGB", "4:4:4")
+    yield "AVIF grid", avif_file(items + [one.items()[0] for one in coded[:3] + other])
     image = saved(noise(generator, 128, 192, "RGBA"), "PNG")
     for bits in ("10", "12"):
         yield "AVIF grid", avifenc((image,), "--grid", "2x3", "--depth", bits, "--yuv", "420")

@@ -220,16 +220,22 @@ absl::Status SetColour(const Properties& properties, AvifPicture* picture) {
   return absl::OkStatus();
 }
 
+// Of the items of a sequence too.
+absl::Status CheckExtents(const Meta& meta) {
+  for (const Item& item : meta.items) {
+    if (!item.is_picture()) continue;
+    const Property* extent = Find(item.properties, Code("ispe"));
+    if (extent == nullptr) return Invalid("an item without ispe");
+    HEADRACE_RETURN_IF_ERROR(CheckSize(extent->values[0], extent->values[1]));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<AvifPicture> PictureOfItems(const File& file) {
   const Meta& meta = file.meta;
   const Item *colour = nullptr, *alpha = nullptr;
   for (const Item& item : meta.items) {
     if (!item.is_picture()) continue;
-    if (const Property* extent = Find(item.properties, Code("ispe"))) {
-      HEADRACE_RETURN_IF_ERROR(CheckSize(extent->values[0], extent->values[1]));
-    } else {
-      return Invalid("an item without ispe");
-    }
     if (item.id == meta.primary) colour = &item;
     if (alpha == nullptr && item.auxiliary_for == meta.primary && IsAlpha(item.properties, Code("auxC"))) alpha = &item;
   }
@@ -333,6 +339,7 @@ absl::StatusOr<AvifPicture> ParseAvif(absl::Span<const uint8_t> bytes) {
   File file;
   file.bytes = bytes;
   HEADRACE_RETURN_IF_ERROR(ParseFile(&file));
+  HEADRACE_RETURN_IF_ERROR(CheckExtents(file.meta));
   // The major brand decides; else a sequence comes first.
   const bool of_tracks = file.type.major == Code("avis") || (file.type.major != Code("avif") && !file.tracks.empty());
   HEADRACE_ASSIGN_OR_RETURN(AvifPicture picture, of_tracks ? PictureOfTracks(file) : PictureOfItems(file));

@@ -322,7 +322,7 @@ class Converter {
     return image_.alpha_full_range ? alpha : FullRange(alpha, image_.bits);
   }
 
-  // libyuv's ARGBUnattenuate; its vectors make 0 of what is far too large.
+  // libyuv's ARGBUnattenuate; on x86 its vectors make 0 of what is far too large.
   void Unpremultiply(int y, uint8_t* out) {
     const auto highest = static_cast<float>((1 << image_.bits) - 1);
     for (int i = 0; i < region_.width; ++i, out += 3) {
