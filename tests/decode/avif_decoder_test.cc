@@ -115,6 +115,23 @@ TEST(AvifDecoder, RefusesManyFramesInOnePicture) {
   EXPECT_THAT(RefusalOfAvif(file), HasSubstr("more than 64 frames"));
 }
 
+// 20,000 items of 65,535 places each, none of which takes a byte of the file: 20 GB, if they were kept.
+TEST(AvifDecoder, PlacesOfNoLengthCostNothing) {
+  const auto box = [](const std::string& type, const std::string& body) {
+    const size_t size = 8 + body.size();
+    std::string head = {static_cast<char>(size >> 24), static_cast<char>(size >> 16), static_cast<char>(size >> 8), static_cast<char>(size)};
+    return head + type + body;
+  };
+  const std::string zeros(64, '\0');
+  std::string places = zeros.substr(0, 4) + zeros.substr(0, 2) + "\x4E\x20";
+  for (int id = 1; id <= 20000; ++id) {
+    places += {static_cast<char>(id >> 8), static_cast<char>(id), 0, 0, '\xFF', '\xFF'};
+  }
+  const std::string handler = box("hdlr", zeros.substr(0, 8) + "pict" + zeros.substr(0, 13));
+  const std::string text = box("ftyp", "avif" + zeros.substr(0, 4)) + box("meta", zeros.substr(0, 4) + handler + box("iloc", places));
+  EXPECT_EQ(RefusalOfAvif({text.begin(), text.end()}), "AVIF: no primary item that is AV1");
+}
+
 TEST(AvifDecoder, SurvivesArbitraryBytes) {
   std::mt19937 random(4);
   const std::vector<uint8_t> file = AvifFile();

@@ -164,7 +164,7 @@ TEST(IndexFormat, HostileRowsAreRefused) {
       {"no height", [](SampleRow* r) { r->image.height = 0; }},
       {"too many pixels", [](SampleRow* r) { r->image.width = r->image.height = 65536; }},
       {"no format", [](SampleRow* r) { r->image.format = ImageFormat::kUnknown; }},
-      {"unknown format", [](SampleRow* r) { r->image.format = static_cast<ImageFormat>(7); }},
+      {"unknown format", [](SampleRow* r) { r->image.format = static_cast<ImageFormat>(8); }},
       {"orientation 0", [](SampleRow* r) { r->image.orientation = 0; }},
       {"orientation 9", [](SampleRow* r) { r->image.orientation = 9; }},
       {"no components", [](SampleRow* r) { r->image.components = 0; }},

@@ -8,6 +8,8 @@ namespace {
 // libavif's limits.
 constexpr uint64_t kMaxArea = uint64_t{16384} * 16384;
 constexpr uint32_t kMaxSide = 32768;
+// Ours: what an entry costs is up to a hundred times what it takes in the file. A grid and its alpha are 131,074 items at most.
+constexpr size_t kMaxItems = 1 << 18, kMaxAssociations = 1 << 21;
 constexpr size_t kSampleEntryBytes = 78;
 
 absl::Status ParseHandler(Bytes body, uint32_t* type) {
@@ -131,7 +133,7 @@ absl::Status ParseLocations(Bytes body, Meta* meta) {
     const auto id = static_cast<uint32_t>(reader.Number(version < 2 ? 2 : 4));
     if (id == 0) return Broken("iloc");
     Item& item = meta->Get(id);
-    if (!item.extents.empty()) return Broken("iloc");
+    if (item.is_placed) return Broken("iloc");
     if (version > 0) {
       const uint16_t method = reader.U16();
       if (method > 1) return Broken("iloc");
@@ -140,11 +142,13 @@ absl::Status ParseLocations(Bytes body, Meta* meta) {
     reader.U16();
     const uint64_t base = reader.Number(base_size);
     const uint16_t extents = reader.U16();
+    item.is_placed = extents > 0;
+    if (length_size == 0 && offset_size == 0 && index_size == 0) continue;  // so many times nothing
     for (int extent = 0; extent < extents && reader.ok(); ++extent) {
       reader.Number(index_size);
       const uint64_t offset = reader.Number(offset_size), length = reader.Number(length_size);
       if (offset > UINT64_MAX - base || length > UINT64_MAX - item.size) return Broken("iloc");
-      item.extents.emplace_back(base + offset, length);
+      if (length > 0) item.extents.emplace_back(base + offset, length);
       item.size += length;
     }
   }
@@ -241,6 +245,7 @@ absl::Status ParseAssociations(Bytes body, Meta* meta, uint32_t* version_and_fla
       if (property.known && (essential ? type == Code("a1lx") : must)) return Broken("ipma");
       item.needs_more = item.needs_more || (essential && !property.known);
       if (property.known) item.properties.push_back(property);
+      if (++meta->associations > kMaxAssociations) return Invalid("too many properties");
     }
   }
   return reader.ok() ? absl::OkStatus() : Broken("ipma");
@@ -316,6 +321,7 @@ absl::Status ParseMeta(Bytes body, Meta* meta) {
     }
     HEADRACE_RETURN_IF_ERROR(status);
   }
+  if (meta->items.size() > kMaxItems) return Invalid("too many items");
   return reader.ok() && !seen.empty() ? absl::OkStatus() : Broken("meta");
 }
 

@@ -45,12 +45,12 @@ struct Item {
   uint32_t id = 0, type = 0;
   uint64_t size = 0;
   bool in_idat = false;
-  std::vector<std::pair<uint64_t, uint64_t>> extents;  // offset, length
+  std::vector<std::pair<uint64_t, uint64_t>> extents;  // offset, length; none is empty
   Properties properties;
   std::string_view content_type;
   uint32_t thumbnail_for = 0, auxiliary_for = 0, describes = 0, premultiplied_by = 0;
   uint32_t part_of = 0, part = 0;  // of a derived picture
-  bool has_parts = false, has_associations = false, needs_more = false;  // an essential property that nobody here knows
+  bool is_placed = false, has_parts = false, has_associations = false, needs_more = false;  // an essential property that nobody here knows
 
   bool is_picture() const {
     return size > 0 && !needs_more && (type == Code("av01") || type == Code("grid")) && thumbnail_for == 0;
@@ -63,6 +63,7 @@ struct Meta {
   Properties properties;
   Bytes idat;
   uint32_t primary = 0;
+  size_t associations = 0;  // of all items with properties
 
   Item& Get(uint32_t id) {
     const auto [at, is_new] = index.emplace(id, items.size());

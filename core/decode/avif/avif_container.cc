@@ -14,7 +14,10 @@ namespace {
 using namespace avif;  // NOLINT
 
 constexpr uint64_t kMaxSamples = 12 * 3600 * 60;      // libavif's limit
+// Ours. Items may share bytes of the file, and a small file must not cost minutes.
 constexpr uint64_t kSmallTile = uint64_t{2048} * 2048;  // px
+constexpr int kMaxBlocks = 64;                          // of EXIF and XMP
+constexpr uint64_t kMaxShared = 16, kMinShared = uint64_t{64} << 20;  // times the file, bytes
 
 // The first `wanted` bytes of an item.
 absl::StatusOr<std::vector<Bytes>> PiecesOf(const File& file, const Meta& meta, const Item& item, uint64_t wanted) {
@@ -190,11 +193,12 @@ absl::StatusOr<int> OrientationOfExif(Bytes content) {
 
 // `of`: the item that is described; 0 in a track, where everything is about the track.
 absl::Status SetOrientation(const File& file, const Meta& meta, uint32_t of, const Properties& properties, AvifPicture* picture) {
-  int in_exif = 0, in_xmp = 1;
+  int in_exif = 0, in_xmp = 1, blocks = 0;
   for (const Item& item : meta.items) {
     if (item.size == 0 || item.needs_more || (of != 0 && item.describes != of)) continue;
     const bool is_exif = item.type == Code("Exif");
     if (!is_exif && (item.type != Code("mime") || item.content_type != "application/rdf+xml")) continue;
+    if (++blocks > kMaxBlocks) return Invalid("too many EXIF and XMP blocks");
     HEADRACE_ASSIGN_OR_RETURN(const std::vector<uint8_t> content, ContentOf(file, meta, item));
     if (is_exif) {
       HEADRACE_ASSIGN_OR_RETURN(in_exif, OrientationOfExif(content));
@@ -309,14 +313,17 @@ absl::StatusOr<AvifPicture> PictureOfTracks(const File& file) {
 }
 
 // Nothing is decoded that is larger than the picture, beyond the size that tiles have in small ones.
-absl::Status CheckTiles(const AvifPicture& picture) {
+absl::Status CheckTiles(const AvifPicture& picture, size_t file_bytes) {
   const AvifPlanes &colour = picture.colour, &alpha = picture.alpha;
   const uint64_t most = std::max(uint64_t{colour.width} * colour.height, kSmallTile);
+  uint64_t bytes = 0;
   for (const AvifPlanes* planes : {&colour, &alpha}) {
     for (const AvifTile& tile : planes->tiles) {
+      for (const Bytes piece : tile.pieces) bytes += piece.size();
       if (uint64_t{tile.width} * tile.height > most) return Invalid("a tile of the grid is much larger than the picture");
     }
   }
+  if (bytes > kMinShared + kMaxShared * file_bytes) return Invalid("the tiles of the grid use the same bytes too often");
   if (!alpha.tiles.empty() && (alpha.width != colour.width || alpha.height != colour.height)) {
     return Invalid("alpha has another size than the colours");
   }
@@ -343,7 +350,7 @@ absl::StatusOr<AvifPicture> ParseAvif(absl::Span<const uint8_t> bytes) {
   // The major brand decides; else a sequence comes first.
   const bool of_tracks = file.type.major == Code("avis") || (file.type.major != Code("avif") && !file.tracks.empty());
   HEADRACE_ASSIGN_OR_RETURN(AvifPicture picture, of_tracks ? PictureOfTracks(file) : PictureOfItems(file));
-  HEADRACE_RETURN_IF_ERROR(CheckTiles(picture));
+  HEADRACE_RETURN_IF_ERROR(CheckTiles(picture, bytes.size()));
   return picture;
 }
 

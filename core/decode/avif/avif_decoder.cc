@@ -252,6 +252,10 @@ absl::Status DecodeAvif(absl::Span<const uint8_t> bytes, const ImageInfo& info, 
   Picture colour_picture, alpha_picture;
   std::vector<uint8_t> alpha_memory;  // of grids
   HEADRACE_ASSIGN_OR_RETURN(const Planes colour, DecodePlanes(described.colour, false, &colour_picture, scratch));
+  // Pillow takes the container's word for the mode and libavif's bytes for its pixels.
+  if (described.alpha.tiles.empty() && described.monochrome != (colour.chroma == Chroma::k400)) {
+    return Invalid("the container and the AV1 data differ in whether it is grey");
+  }
   YuvImage image;
   if (!described.alpha.tiles.empty()) {
     HEADRACE_ASSIGN_OR_RETURN(const Planes alpha, DecodePlanes(described.alpha, true, &alpha_picture, &alpha_memory));
