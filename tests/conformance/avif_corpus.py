@@ -264,7 +264,8 @@ def grids(generator):
                 # Alpha as a grid of its own, and of each tile.
                 first = len(items) + 1
                 alphas = [one.items()[1] for one in coded]
-                own = Item(b"grid", grid, [size_, alphas[0].properties[2]], [(b"auxl", [1]), (b"dimg", [first + 1 + i for i in range(len(coded))])])
+                parts = [(b"auxl", [1]), (b"dimg", [first + 1 + i for i in range(len(coded))])]
+                own = Item(b"grid", grid, [size_, alphas[0].properties[2]], parts)
                 parts = [Item(b"av01", one.data, one.properties[:2]) for one in alphas]
                 yield "AVIF grid", avif_file([*items, own, *parts])
                 parts = [Item(b"av01", one.data, one.properties, [(b"auxl", [2 + i])]) for i, one in enumerate(alphas)]
@@ -292,11 +293,11 @@ def containers(generator):
         for brands in ((b"mif1", b"avif"), (b"msf1", b"mif1", b"avif"), (b"avif",), (b"mif1", b"heic"), (b"miaf", b"avif")):
             yield "AVIF containers", coded.file(brands=brands)
         yield "AVIF containers", coded.file(after=b"what follows is not looked at")
-        depth = [full_box(b"pixi", 0, 0, b"\x03\x08\x08\x08"), full_box(b"pixi", 0, 0, b"\x03\x0a\x0a\x0a"), full_box(b"pixi", 0, 0, b"\x02\x08\x0a")]
+        depths = [full_box(b"pixi", 0, 0, planes) for planes in (b"\x03\x08\x08\x08", b"\x03\x0a\x0a\x0a", b"\x02\x08\x0a")]
         profile = box(b"colr", b"prof", b"any profile")
         crop = box(b"clap", struct.pack(">8I", 5, 1, 5, 1, 0, 1, 0, 1))
         for more in (
-            *([(one, False)] for one in depth),
+            *([(one, False)] for one in depths),
             [(profile, False)],
             [(profile, False), (box(b"colr", b"rICC", b"another"), False)],
             [(coded.colours, False)],

@@ -119,7 +119,7 @@ TEST(AvifDecoder, RefusesManyFramesInOnePicture) {
 TEST(AvifDecoder, PlacesOfNoLengthCostNothing) {
   const auto box = [](const std::string& type, const std::string& body) {
     const size_t size = 8 + body.size();
-    std::string head = {static_cast<char>(size >> 24), static_cast<char>(size >> 16), static_cast<char>(size >> 8), static_cast<char>(size)};
+    const std::string head = {0, static_cast<char>(size >> 16), static_cast<char>(size >> 8), static_cast<char>(size)};
     return head + type + body;
   };
   const std::string zeros(64, '\0');

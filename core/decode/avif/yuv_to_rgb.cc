@@ -124,8 +124,7 @@ class Row {
   int bits_;
 };
 
-// Chroma at pixels [left, left + out->size()) of row y, in 1/16 of a sample's unit unless rounded as libyuv does: once, after both
-// directions. `shift`: of each sample before that.
+// Chroma at pixels [left, left + out->size()) of row y. `shift`: of each sample, before anything else.
 class Upsampler {
  public:
   Upsampler(const YuvImage& image, const uint8_t* plane, int y) : image_(image), plane_(plane), y_(y) {
