@@ -106,7 +106,14 @@ class CopyingSession(Session):
         values = [convert(capsules[i], self.addresses[i]) for i, convert in self._on_host]
         if self._on_gpu:
             if self._filled.leased:
-                batch.slot = self._slots.get(self.addresses[self._on_gpu[0]]) or self._new_slot()
+                try:
+                    batch.slot = self._slots.get(self.addresses[self._on_gpu[0]]) or self._new_slot()
+                except errors.DeadlineExceededError:
+                    raise
+                except errors.HeadraceError:
+                    if self._lost_before(batch):
+                        return False
+                    raise
                 self._pending.append((batch, capsules))  # first, in case Ctrl-C comes
             batch.copies = self._gpu.copy(self._layouts, batch.length, batch.slot)
             if batch.slot is not None and batch.slot.given_back:
@@ -121,6 +128,13 @@ class CopyingSession(Session):
             batch.values = batch.copies
         self._ahead.append(batch)
         return True
+
+    def _lost_before(self, batch):
+        """Goes back to the batch, of which nothing was copied. Whether its daemon is gone: the next one makes it again then."""
+        self._retry(self._timeout, lambda ms: self._library.hr_session_seek(self._handle, batch.epoch, batch.position, ms))
+        held = self._library.hr_session_hold_ring(self._handle)
+        self._library.hr_ring_release(held)
+        return not held
 
     def _wait(self, seconds):
         """Until a batch is being copied. Slots come back only when copies are seen to be done, so it looks often then."""
@@ -153,8 +167,8 @@ class CopyingSession(Session):
         else:  # the first one, or that of another daemon
             self._retire_ring()
             self._ring, self._slots = _PinnedRing(self._gpu, held), {}
-            if info.device_slot_bytes:
-                self._ring.map(*self._connection.device_memory(info.session_id, self._timeout))
+        if info.device_slot_bytes and self._ring.device is None:
+            self._ring.map(*self._connection.device_memory(info.session_id, self._timeout))
         ring, gpu = self._ring, self._gpu
         sources, from_gpu = [], []
         for i in self._on_gpu:

@@ -216,6 +216,39 @@ def test_what_the_dead_daemon_finished_and_what_was_copied_is_delivered_without_
     assert same(got, list(make(dataset, 4, device="cpu", return_index=True)))
 
 
+@pytest.mark.parametrize("dies", [True, False], ids=["daemon dies", "daemon lives"])
+def test_a_batch_whose_gpu_memory_cannot_be_had_is_neither_lost_nor_twice(dataset, start_daemon, tmp_path, monkeypatch, dies):
+    socket = tmp_path / "named.sock"
+    daemon = start_daemon(os.path.dirname(dataset), socket=socket)
+    expected = list(make(dataset, 8, device="cpu", return_index=True, socket=socket))
+    new_slot, failures = _copying.CopyingSession._new_slot, 0
+
+    def fails_now_and_then(session):  # as the request for the memory does when the daemon has died
+        nonlocal daemon, failures
+        if failures < 1 + (len(got) >= 5):
+            failures += 1
+            if dies:
+                daemon.kill()
+                daemon = start_daemon(os.path.dirname(dataset), socket=socket)
+                session._connection.device_memory(session._library.hr_session_info(session._handle).contents.session_id, 10)
+            raise hr.DaemonError("refused")
+        return new_slot(session)
+
+    monkeypatch.setattr(_copying.CopyingSession, "_new_slot", fails_now_and_then)
+    loader, got, errors = make(dataset, 8, return_index=True, socket=socket), [], 0
+    iterator = iter(loader)
+    while len(got) < len(expected):
+        try:
+            got.append(next(iterator))
+        except hr.DaemonError:
+            errors += 1
+        if len(got) == 5:
+            loader._session._slots.clear()  # asks for the next slot anew
+    assert same(got, expected)
+    assert failures == 2 and errors == (0 if dies else 2)
+    assert loader.stats()["reconnections"] == (2 if dies else 0)
+
+
 def test_bad_samples_come_where_they_belong(dataset, tmp_path):
     damaged = tmp_path / "damaged"
     shutil.copytree(dataset, damaged)

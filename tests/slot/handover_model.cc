@@ -23,9 +23,6 @@
 #include "tests/slot/handover_model.h"
 
 #include <algorithm>
-#include <cstring>
-#include <string_view>
-#include <unordered_map>
 
 namespace headrace::testing {
 namespace {
@@ -44,7 +41,6 @@ enum ClientAt : uint8_t {
 };
 enum Purpose : uint8_t { kTake, kDelivered, kLastLook, kAfterSeek };
 
-// Bytes only, so that states are compared as memory.
 struct State {
   struct Slot {
     uint8_t ready, released, line, content;              // the memfd
@@ -62,16 +58,9 @@ struct State {
   uint8_t sibling;  // another session of this process has come to the restarted daemon
   uint8_t crashes, seeks, deadlines;  // left
   uint8_t due;                        // what the trainer must get next, whatever the two sides think
-  bool operator==(const State& other) const { return std::memcmp(this, &other, sizeof *this) == 0; }
 };
 
-struct Hash {
-  size_t operator()(const State& state) const {
-    return std::hash<std::string_view>()({reinterpret_cast<const char*>(&state), sizeof state});
-  }
-};
-
-class Explorer {
+class Explorer : StateSearch<State> {
  public:
   Explorer(const Bounds& bounds, Mutation mutation) : bounds_(bounds), mutation_(mutation) {}
 
@@ -82,75 +71,22 @@ class Explorer {
     first.crashes = static_cast<uint8_t>(bounds_.crashes);
     first.seeks = static_cast<uint8_t>(bounds_.seeks);
     first.deadlines = static_cast<uint8_t>(bounds_.deadlines);
-    Add(first, "");
-    for (now_ = 0; now_ < states_.size() && violation_.empty(); ++now_) {
-      const State state = *states_[now_];
-      Daemon(state);
-      Client(state);
-      Trainer(state);
-    }
-    Finding finding{.violation = violation_, .trace = {}, .states = states_.size()};
-    uint32_t end = now_ - 1;
-    if (violation_.empty() && FindStuck(&end)) finding.violation = "the trainer never gets what is due";
-    if (finding.violation.empty()) return finding;
-    finding.trace.push_back(last_action_);
-    for (; end != 0; end = parents_[end].first) finding.trace.emplace_back(parents_[end].second);
-    std::reverse(finding.trace.begin(), finding.trace.end());
-    return finding;
+    return Search(first);
   }
 
  private:
-  bool Is(Mutation mutation) const { return mutation_ == mutation; }
-
-  void Violate(const char* what, const char* action) {
-    if (!violation_.empty()) return;
-    violation_ = what;
-    last_action_ = action;
+  void Act(const State& state) override {
+    Daemon(state);
+    Client(state);
+    Trainer(state);
   }
 
-  // `progress`: what the protocol promises to do by itself, as opposed to what a trainer or a fault may do.
-  void Add(const State& state, const char* action, bool progress = true) {
-    if (!violation_.empty()) return;
-    const auto [entry, is_new] = numbers_.try_emplace(state, static_cast<uint32_t>(states_.size()));
-    if (is_new) {
-      states_.push_back(&entry->first);
-      parents_.emplace_back(now_, action);
-    }
-    if (progress) edges_.emplace_back(entry->second, now_);
-  }
-
-  bool IsGoal(const State& state) const {
+  bool IsGoal(const State& state) const override {
     if (state.client_at == kDead) return !state.session;
     return state.client_at == kIdle && state.due == bounds_.batches;
   }
 
-  // A state from which no way leads to a goal although nothing goes wrong any more.
-  bool FindStuck(uint32_t* stuck) {
-    std::sort(edges_.begin(), edges_.end());
-    std::vector<bool> good(states_.size());
-    std::vector<uint32_t> open;
-    for (uint32_t i = 0; i < states_.size(); ++i) {
-      if (!IsGoal(*states_[i])) continue;
-      good[i] = true;
-      open.push_back(i);
-    }
-    while (!open.empty()) {
-      const uint32_t to = open.back();
-      open.pop_back();
-      for (auto edge = std::lower_bound(edges_.begin(), edges_.end(), std::pair{to, 0u});
-           edge != edges_.end() && edge->first == to; ++edge) {
-        if (good[edge->second]) continue;
-        good[edge->second] = true;
-        open.push_back(edge->second);
-      }
-    }
-    for (uint32_t i = 0; i < states_.size(); ++i) {
-      if (good[i]) continue;
-      *stuck = i;
-      return true;
-    }
-    return false;
-  }
+  bool Is(Mutation mutation) const { return mutation_ == mutation; }
 
   // --- the daemon
 
@@ -666,12 +602,6 @@ class Explorer {
 
   const Bounds bounds_;
   const Mutation mutation_;
-  std::unordered_map<State, uint32_t, Hash> numbers_;
-  std::vector<const State*> states_;
-  std::vector<std::pair<uint32_t, const char*>> parents_;  // of each state: where it was found first, and by what
-  std::vector<std::pair<uint32_t, uint32_t>> edges_;       // (to, from), of progress
-  uint32_t now_ = 0;
-  std::string violation_, last_action_;
 };
 
 }  // namespace

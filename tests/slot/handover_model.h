@@ -2,9 +2,7 @@
 // crash between any two accesses to them.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
+#include "tests/slot/state_search.h"
 
 namespace headrace::testing {
 
@@ -37,12 +35,6 @@ struct Bounds {
   int deadlines = 0;  // calls that end without a batch
   bool client_dies = false;
   bool leases = true;  // batches have a field that is leased; false: only copies
-};
-
-struct Finding {
-  std::string violation;           // "": the protocol keeps its word
-  std::vector<std::string> trace;  // the actions that lead there
-  uint64_t states = 0;
 };
 
 // Looks at every state that can be reached within the bounds.
