@@ -42,18 +42,17 @@ class Rebuilder {
     if (checksum != header_.lmdb_checksum) {
       return absl::DataLossError(absl::StrCat(path_, " does not match its checksum in ", kManifestName));
     }
-    HEADRACE_ASSIGN_OR_RETURN(lmdb_, OpenForReading(path_));
-    HEADRACE_ASSIGN_OR_RETURN(std::unique_ptr<ShardScanner> scanner, ShardScanner::Open(path_, manifest_.fields));
+    HEADRACE_ASSIGN_OR_RETURN(scanner_, ShardScanner::Open(path_, manifest_.fields));
     HEADRACE_ASSIGN_OR_RETURN(entries_, EntryArea::Create(index_path_));
     row_.values.resize(manifest_.fields.size());
     const uint64_t end = header_.first_sample + manifest_.shards[header_.shard].samples;
     for (row_.sample = header_.first_sample; row_.sample < end; ++row_.sample) {
       if (progress_->stop) return absl::CancelledError("stopped");
-      HEADRACE_ASSIGN_OR_RETURN(bool more, scanner->Next());
-      if (!more || scanner->sample() != row_.sample) {
+      HEADRACE_ASSIGN_OR_RETURN(bool more, scanner_->Next());
+      if (!more || scanner_->sample() != row_.sample) {
         return absl::DataLossError(absl::StrCat(path_, " has no sample ", row_.sample, " in its place"));
       }
-      HEADRACE_RETURN_IF_ERROR(Annotate(FillRow(scanner->values()), absl::StrCat("sample ", row_.sample)));
+      HEADRACE_RETURN_IF_ERROR(Annotate(FillRow(scanner_->values()), absl::StrCat(path_, ", sample ", row_.sample)));
       rows_.Append(row_);
       ++progress_->samples;
     }
@@ -64,27 +63,26 @@ class Rebuilder {
   absl::Status FillRow(const std::vector<ScannedValue>& scanned) {
     row_.entries_offset = row_.entries_bytes = 0;
     for (size_t i = 0; i < scanned.size(); ++i) {
+      const Field& field = manifest_.fields[i];
       SampleRow::Value& value = row_.values[i];
-      absl::Span<const uint8_t> bytes = scanned[i].bytes;
       value.location.offset = scanned[i].offset;
-      value.location.length = bytes.size();
-      switch (manifest_.fields[i].kind) {
-        case FieldKind::kInt64:
-        case FieldKind::kFloat64:
-          if (bytes.size() != sizeof value.i64) return absl::DataLossError("a number of another length than 8 bytes");
-          std::memcpy(&value.i64, bytes.data(), sizeof value.i64);
-          std::memcpy(&value.f64, bytes.data(), sizeof value.f64);
-          break;
-        case FieldKind::kText: value.location.xxh3 = XXH3_64bits(bytes.data(), bytes.size()); break;
-        case FieldKind::kImage: {
-          // Not through LMDB's map: a disk error is a status here, and the pages are not counted as this process's.
-          buffer_.resize(bytes.size());
-          HEADRACE_RETURN_IF_ERROR(ReadAt(lmdb_.get(), buffer_.data(), buffer_.size(), scanned[i].offset, path_));
-          value.location.xxh3 = XXH3_64bits(buffer_.data(), buffer_.size());
-          HEADRACE_RETURN_IF_ERROR(DescribeImage());
-          progress_->bytes += buffer_.size();
-        }
+      value.location.length = scanned[i].length;
+      if (!HasLocation(field.kind)) {
+        if (scanned[i].length != sizeof value.i64) return absl::DataLossError("a number of another length than 8 bytes");
+        HEADRACE_RETURN_IF_ERROR(scanner_->Read(scanned[i], &value.i64));
+        std::memcpy(&value.f64, &value.i64, sizeof value.f64);
+        continue;
       }
+      if (scanned[i].length > field.max_bytes) {
+        return absl::DataLossError(absl::StrCat("field `", field.name, "` has ", scanned[i].length, " bytes, ", kManifestName,
+                                                " says ", field.max_bytes, " at most"));
+      }
+      buffer_.resize(scanned[i].length);
+      HEADRACE_RETURN_IF_ERROR(scanner_->Read(scanned[i], buffer_.data()));
+      value.location.xxh3 = XXH3_64bits(buffer_.data(), buffer_.size());
+      if (field.kind != FieldKind::kImage) continue;
+      HEADRACE_RETURN_IF_ERROR(DescribeImage());
+      progress_->bytes += buffer_.size();
     }
     return absl::OkStatus();
   }
@@ -116,7 +114,7 @@ class Rebuilder {
   SampleRow row_;
   EntryMaker entry_maker_;
   std::unique_ptr<EntryArea> entries_;
-  UniqueFd lmdb_;
+  std::unique_ptr<ShardScanner> scanner_;
   std::vector<uint8_t> buffer_;
   ImageDecoder decoder_;
   RgbImage pixels_;

@@ -31,7 +31,7 @@ bool SameImage(const ImageInfo& a, const ImageInfo& b) {
          std::memcmp(a.sampling, b.sampling, sizeof a.sampling) == 0;
 }
 
-// Compares what LMDB finds with what the index says. DATA_LOSS for the first difference.
+// Compares what the LMDB file says with what the index says. DATA_LOSS for the first difference.
 absl::Status CompareWithLmdb(const Dataset& dataset, uint32_t shard, const std::atomic<bool>& stop) {
   HEADRACE_ASSIGN_OR_RETURN(std::unique_ptr<ShardScanner> scanner,
                             ShardScanner::Open(dataset.shard_path(shard), dataset.fields()));
@@ -47,15 +47,14 @@ absl::Status CompareWithLmdb(const Dataset& dataset, uint32_t shard, const std::
     for (size_t i = 0; i < dataset.fields().size(); ++i) {
       const ScannedValue& value = scanner->values()[i];
       const SampleRow::Value& indexed = row.values[i];
-      bool same;
-      switch (dataset.fields()[i].kind) {
-        case FieldKind::kInt64:
-          same = value.bytes.size() == 8 && std::memcmp(value.bytes.data(), &indexed.i64, 8) == 0;
-          break;
-        case FieldKind::kFloat64:
-          same = value.bytes.size() == 8 && std::memcmp(value.bytes.data(), &indexed.f64, 8) == 0;
-          break;
-        default: same = value.offset == indexed.location.offset && value.bytes.size() == indexed.location.length;
+      bool same = value.length == 8;
+      if (HasLocation(dataset.fields()[i].kind)) {
+        same = value.offset == indexed.location.offset && value.length == indexed.location.length;
+      } else if (same) {
+        uint8_t number[8];
+        HEADRACE_RETURN_IF_ERROR(scanner->Read(value, number));
+        const bool is_float = dataset.fields()[i].kind == FieldKind::kFloat64;
+        same = std::memcmp(number, is_float ? static_cast<const void*>(&indexed.f64) : &indexed.i64, sizeof number) == 0;
       }
       if (!same) {
         return absl::DataLossError(absl::StrCat("sample ", sample, ": LMDB and index differ in field `",
@@ -71,7 +70,6 @@ absl::Status CompareWithLmdb(const Dataset& dataset, uint32_t shard, const std::
 absl::Status CheckShard(const Dataset& dataset, const Manifest& manifest, uint32_t shard, VerifyProgress* progress) {
   HEADRACE_ASSIGN_OR_RETURN(Checksum128 checksum,
                             ChecksumFile(dataset.shard_path(shard), &progress->shard_bytes));
-  // LMDB trusts its file, so a damaged one is not shown to it.
   if (checksum != manifest.shards[shard].lmdb_checksum) {
     return absl::DataLossError(absl::StrCat(dataset.shard_path(shard), " does not match its checksum in ",
                                             kManifestName));

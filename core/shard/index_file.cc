@@ -33,9 +33,9 @@ absl::Status IndexRows::FillPlaces(const std::string& lmdb_path, const std::vect
     for (size_t f = 0; f < fields.size(); ++f) {
       if (!HasLocation(fields[f].kind)) continue;
       const ScannedValue& value = scanner->values()[f];
-      if (value.bytes.size() != row.values[f].location.length) {
+      if (value.length != row.values[f].location.length) {
         return absl::DataLossError(absl::StrCat(lmdb_path, ", sample ", row.sample, ": field `", fields[f].name,
-                                                "` has ", value.bytes.size(), " bytes instead of ",
+                                                "` has ", value.length, " bytes instead of ",
                                                 row.values[f].location.length));
       }
       SetValueOffset(layout_, static_cast<int>(f), value.offset, encoded);

@@ -19,7 +19,7 @@ class IndexRows {
   void Append(const SampleRow& row);
   uint64_t size() const { return rows_.size() / layout_.row_bytes; }
 
-  // Asks LMDB where each value lies in the finished file `lmdb_path`. DATA_LOSS when that holds other samples or values
+  // Looks up where each value lies in the finished file `lmdb_path`. DATA_LOSS when that holds other samples or values
   // of other lengths than the rows.
   absl::Status FillPlaces(const std::string& lmdb_path, const std::vector<Field>& fields);
 

@@ -1,5 +1,4 @@
-// An LMDB file that is not what was packed: a value is the packed one or a status, and LMDB itself, which trusts its pages,
-// is never shown them.
+// An LMDB file that is not what was packed: a value is the packed one or a status, and `headrace index` and `verify` refuse it.
 #include <filesystem>
 
 #include "core/base/file.h"

@@ -10,6 +10,10 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/file.h"
+#include "core/shard/checksum.h"
+#include "core/shard/index_file.h"
+#include "core/shard/manifest.h"
 #include "packer/pack.h"
 #include "tests/support/jpeg_maker.h"
 
@@ -86,6 +90,25 @@ void TinyDataset::Damage(uint64_t sample) const {
   const ValueLocation& location = row.values[static_cast<size_t>(dataset->FindField("image"))].location;
   const UniqueFd fd(::open(dataset->shard_path(location.shard).c_str(), O_WRONLY | O_CLOEXEC));
   Require(::pwrite(fd.get(), "damaged", 7, static_cast<off_t>(location.offset + location.length / 2)) == 7, "pwrite");
+}
+
+void TinyDataset::ReplaceShard(const std::string& lmdb) const {
+  const auto write = [](const std::string& path, const std::string& bytes) {
+    Require(std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size())).good(), path);
+  };
+  write(ShardLmdbPath(dir_, 0), lmdb);
+  Manifest manifest = *ReadManifest(dir_);
+  ShardEntry& entry = manifest.shards[0];
+  entry.lmdb_bytes = lmdb.size();
+  entry.lmdb_checksum = *ChecksumFile(ShardLmdbPath(dir_, 0));
+  write(dir_ + "/dataset.json", ManifestToJson(manifest));
+  const std::string path = ShardIndexPath(dir_, 0);
+  std::string index = *ReadFile(path, 1 << 24);
+  IndexHeader header = *ReadIndexHeader(OpenForReading(path)->get(), index.size(), path);
+  header.lmdb_bytes = entry.lmdb_bytes;
+  header.lmdb_checksum = entry.lmdb_checksum;
+  const std::string encoded = EncodeIndexHeader(header);
+  write(path, index.replace(0, encoded.size(), encoded));
 }
 
 }  // namespace headrace::testing

@@ -29,6 +29,8 @@ class TinyDataset {
   std::shared_ptr<const Dataset> Open() const;
   // Overwrites bytes of the sample's image in its shard, so that its hash is wrong.
   void Damage(uint64_t sample) const;
+  // Replaces the LMDB file of shard 0, and makes right whatever tells its size and checksum.
+  void ReplaceShard(const std::string& lmdb) const;
 
  private:
   std::string root_, dir_;

@@ -1,4 +1,4 @@
-// Reads a shard as any LMDB program would: for making and checking an index. Serving never comes here.
+// Reads a shard's LMDB file from its first page on, without an index: for making and checking one. Serving never comes here.
 #pragma once
 
 #include <cstdint>
@@ -6,31 +6,32 @@
 #include <string>
 #include <vector>
 
-#include "absl/types/span.h"
 #include "core/shard/dataset.h"
 
 namespace headrace {
 
-// A value of the current sample. `bytes` lies in LMDB's map, valid until the scanner is destroyed.
+// Where a value of the current sample lies in the file, all of it inside.
 struct ScannedValue {
-  uint64_t offset = 0;  // in the LMDB file
-  absl::Span<const uint8_t> bytes;
+  uint64_t offset = 0;
+  uint64_t length = 0;
 };
 
-// Not thread-safe. LMDB trusts its file: check the file's size and checksum before, or a damaged one may crash the
-// process. Touches no page of large values unless `bytes` is read.
+// Not thread-safe. Trusts nothing of the file and runs no code of LMDB's, which would: whatever the pages hold, the worst is
+// DATA_LOSS. Takes one page of memory for each level of each database; reads no page of large values.
 class ShardScanner {
  public:
   // DATA_LOSS when the file is no LMDB file or lacks a field's database.
   static absl::StatusOr<std::unique_ptr<ShardScanner>> Open(const std::string& path, const std::vector<Field>& fields);
   ~ShardScanner();
 
-  // Goes on to the next sample, in ascending order; false behind the last one. DATA_LOSS where the fields' databases
-  // hold different samples or a value is no part of the file.
+  // Goes on to the next sample, in ascending order; false behind the last one. DATA_LOSS where the pages are damaged, the
+  // fields' databases hold different samples or a value is no part of the file.
   absl::StatusOr<bool> Next();
   uint64_t sample() const { return sample_; }
   // Indexed like the fields.
   const std::vector<ScannedValue>& values() const { return values_; }
+  // Fills `bytes`, value.length of them.
+  absl::Status Read(const ScannedValue& value, void* bytes) const;
 
  private:
   class Impl;
