@@ -2,6 +2,7 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -73,9 +74,8 @@ class Rebuilder {
         std::memcpy(&value.f64, &value.i64, sizeof value.f64);
         continue;
       }
-      if (scanned[i].length > field.max_bytes) {
-        return absl::DataLossError(absl::StrCat("field `", field.name, "` has ", scanned[i].length, " bytes, ", kManifestName,
-                                                " says ", field.max_bytes, " at most"));
+      if (scanned[i].length > std::min(field.max_bytes, kMaxValueBytes)) {
+        return absl::DataLossError(absl::StrCat("field `", field.name, "` is longer than the dataset's longest"));
       }
       buffer_.resize(scanned[i].length);
       HEADRACE_RETURN_IF_ERROR(scanner_->Read(scanned[i], buffer_.data()));

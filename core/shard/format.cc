@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <bit>
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -274,6 +275,7 @@ absl::Status DecodeRow(const RowLayout& layout, const RowLimits& limits, uint64_
       row->entries_bytes > limits.entries_bytes - row->entries_offset) {
     return Bad("index row points outside the entry data");
   }
+  if (row->entries_bytes > kMaxEntryBytes) return Bad("index row has more entry data than any image");
   row->values.resize(layout.kinds.size());
   for (size_t i = 0; i < layout.kinds.size(); ++i) {
     const uint8_t* part = bytes + layout.offsets[i];
@@ -293,7 +295,7 @@ absl::Status DecodeRow(const RowLayout& layout, const RowLimits& limits, uint64_
       return Bad(absl::StrCat("field `", (*limits.fields)[i].name, "` lies outside the shard's ", limits.lmdb_bytes,
                               " bytes"));
     }
-    if (value.location.length > (*limits.fields)[i].max_bytes) {
+    if (value.location.length > std::min((*limits.fields)[i].max_bytes, kMaxValueBytes)) {
       return Bad(absl::StrCat("field `", (*limits.fields)[i].name, "` is longer than the dataset's longest"));
     }
     if (layout.kinds[i] == FieldKind::kImage &&

@@ -19,6 +19,9 @@ inline constexpr uint32_t kMaxFieldNameBytes = 55;
 inline constexpr uint64_t kMaxSamplesPerShard = 262144;  // bounds the packer's memory for rows
 // width × height that a row may claim and an image may have: Pillow's MAX_IMAGE_PIXELS × 2 (where Pillow raises).
 inline constexpr uint64_t kMaxImagePixels = uint64_t{2} * 89478485;
+// What a reader takes memory for, whatever a file promises (a sparse one promises anything). Packed files have 512 MiB at most, and
+// transcoding less than doubles them; an entry point of each MCU of the largest image has 16 bytes.
+inline constexpr uint64_t kMaxValueBytes = uint64_t{1} << 30, kMaxEntryBytes = uint64_t{64} << 20;
 inline constexpr uint32_t kEntryAlignment = 64;      // of what lies among the entry data
 inline constexpr uint32_t kMaxRowBytes = 48 + 24 * kMaxFields + 64;
 

@@ -186,6 +186,24 @@ TEST(IndexFormat, HostileRowsAreRefused) {
   }
 }
 
+TEST(IndexFormat, RowsThatPromiseMoreThanAnyImageHasAreRefusedWhateverTheFilesHold) {
+  std::vector<Field> fields = GoldenFields();
+  for (Field& field : fields) field.max_bytes = UINT64_MAX;
+  const RowLayout layout = MakeRowLayout(fields);
+  const auto decode = [&](uint64_t image, uint64_t text, uint64_t entries) {
+    SampleRow row = GoldenRows()[0], decoded;
+    row.values[0].location.length = image;
+    row.values[2].location.length = text;
+    row.entries_bytes = entries;
+    const std::string bytes = EncodedRow(layout, row);
+    return DecodeRow(layout, {uint64_t{1} << 45, uint64_t{1} << 45, &fields}, 70, Bytes(bytes), &decoded);
+  };
+  EXPECT_TRUE(decode(kMaxValueBytes, kMaxValueBytes, kMaxEntryBytes).ok());
+  EXPECT_TRUE(absl::IsDataLoss(decode(kMaxValueBytes + 1, 0, 0)));
+  EXPECT_TRUE(absl::IsDataLoss(decode(1, kMaxValueBytes + 1, 0)));
+  EXPECT_TRUE(absl::IsDataLoss(decode(1, 0, kMaxEntryBytes + 1)));
+}
+
 // Sets one number of a header and makes its checksum right again.
 absl::Status DecodeChangedHeader(size_t at, size_t size, uint64_t value) {
   std::string file = GoldenFile();
