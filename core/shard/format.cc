@@ -2,8 +2,8 @@
 
 #include <xxhash.h>
 
-#include <bit>
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <set>
 

@@ -1,10 +1,12 @@
 """A machine that refuses: descriptors, memory, address space, a small /dev/shm, a read-only disk, rights, a clock that jumps."""
 
+import contextlib
 import os
 import random
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -90,6 +92,81 @@ def test_beyond_the_budget_the_next_session_is_told_the_numbers(dataset, start_d
     sessions, refused = opened_until_refused(daemon, dataset, batch_size=8, transform=PAGE)
     assert len(sessions) == 1 and refused.code == 8 and "--host-memory" in str(refused), refused
     expect_unharmed_and_then_free(daemon, dataset, sessions, kept)
+
+
+GROUPS = Path("/sys/fs/cgroup")
+
+
+def make_group(limit):
+    """A control group with a memory limit, of whichever version there is; None where this process may make none."""
+    # Version 2 lets only groups without processes of their own hand a controller down, or the root: so the own one's parents, too.
+    own = dict(line.split(":", 2)[1:] for line in Path("/proc/self/cgroup").read_text().splitlines())
+    first = next((GROUPS / "memory" / path[1:] for names, path in own.items() if "memory" in names.split(",")), None)
+    starts = [(first, "memory.limit_in_bytes"), (GROUPS / own.get("", "/")[1:], "memory.max")]
+    for start, name in starts:
+        for parent in [start, *start.parents] if start is not None else []:
+            if not parent.is_relative_to(GROUPS):
+                break
+            group = parent / f"headrace-test-{os.getpid()}"
+            with contextlib.suppress(OSError):
+                (parent / "cgroup.subtree_control").write_text("+memory")
+            with contextlib.suppress(OSError):
+                group.mkdir()
+                if (group / name).exists():  # else it is an ordinary folder, or without the controller
+                    (group / name).write_text(str(limit))
+                    return group
+            with contextlib.suppress(OSError):
+                group.rmdir()
+    return None
+
+
+@pytest.fixture
+def memory_group():
+    """memory_group(bytes): the folder of a real control group with that limit."""
+    groups = []
+
+    def make(limit):
+        group = make_group(limit)
+        if group is None:
+            pytest.skip("needs a memory control group, which root may make where /sys/fs/cgroup is writable")
+        groups.append(group)
+        return group
+
+    yield make
+    for group in groups:
+        for pid in (group / "cgroup.procs").read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+        wait_until(lambda: not (group / "cgroup.procs").read_text(), 20, "the end of the group's processes")
+        group.rmdir()
+
+
+def group_number(group, *names):
+    """Of whichever of the files there is; a name "FILE/KEY" is a line's number."""
+    for name in names:
+        file, _, key = name.partition("/")
+        if (group / file).exists():
+            text = (group / file).read_text()
+            return int(text if not key else dict(line.split() for line in text.splitlines())[key])
+    raise AssertionError(f"{group} has none of {names}")
+
+
+def test_a_session_that_does_not_fit_into_the_cgroup_is_told_and_nobody_is_killed(dataset, limited, memory_group):
+    group = memory_group(200 << 20)
+    enter = ("sh", "-c", f"'echo $$ >{group}/cgroup.procs && exec \"$@\"'", "sh")
+    daemon = limited("--host-memory", "100GiB", "--threads", "2", wrapper=enter)
+    assert str(daemon.pid) in (group / "cgroup.procs").read_text().split()
+    kept = Session(daemon.socket, small_spec(dataset))
+    sessions, refused = opened_until_refused(daemon, dataset, batch_size=64, transform=PAGE)  # 50 MB each
+    assert refused.code == 8 and str(group) in str(refused) and "control group's limit is 209.7 MB" in str(refused), refused
+    assert 1 <= len(sessions) <= 3
+    for session in sessions:  # what they were promised is there
+        for _ in range(session.slots + 1):
+            session.release(session.next())
+    assert group_number(group, "memory.usage_in_bytes", "memory.current") > len(sessions) * 50_000_000
+    assert group_number(group, "memory.oom_control/oom_kill", "memory.events/oom_kill") == 0
+    expect_unharmed_and_then_free(daemon, dataset, sessions, kept)
+    kept.connection.close()
+    assert daemon.stop() == 0
 
 
 def in_own_mounts(commands, *program):
