@@ -3,6 +3,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
+#include <climits>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -24,6 +26,17 @@ std::string ShardPath(const std::string& dir, uint32_t shard, const char* suffix
   return absl::StrCat(dir, "/", name);
 }
 
+// A count or a size. nlohmann converts any number, and what an uint64_t does not hold (1e81) to anything.
+uint64_t Whole(const nlohmann::json& number) {
+  if (!number.is_number_unsigned()) throw std::runtime_error("a count or size is no whole number of 64 bits");
+  return number.get<uint64_t>();
+}
+
+uint64_t WholeOr(const nlohmann::json& object, const char* key, uint64_t otherwise) {
+  const auto found = object.find(key);
+  return found == object.end() ? otherwise : Whole(*found);
+}
+
 // Throws nlohmann's exceptions and std::runtime_error; ParseManifest turns them into a Status.
 Manifest FromJson(const nlohmann::json& json) {
   Manifest manifest;
@@ -31,15 +44,15 @@ Manifest FromJson(const nlohmann::json& json) {
     const auto kind = KindFromName(entry.at("kind").get<std::string>());
     if (!kind.ok()) throw std::runtime_error(std::string(kind.status().message()));
     Field field{entry.at("name").get<std::string>(), *kind, 0};
-    if (HasLocation(*kind)) field.max_bytes = entry.at("max_bytes").get<uint64_t>();
-    manifest.field_bytes.push_back(entry.value("bytes", uint64_t{0}));
+    if (HasLocation(*kind)) field.max_bytes = Whole(entry.at("max_bytes"));
+    manifest.field_bytes.push_back(WholeOr(entry, "bytes", 0));
     manifest.fields.push_back(std::move(field));
   }
   manifest.classes = json.at("classes").get<std::vector<std::string>>();
   for (const auto& entry : json.at("shards")) {
     ShardEntry shard;
-    shard.samples = entry.at("samples").get<uint64_t>();
-    shard.lmdb_bytes = entry.at("lmdb_bytes").get<uint64_t>();
+    shard.samples = Whole(entry.at("samples"));
+    shard.lmdb_bytes = Whole(entry.at("lmdb_bytes"));
     const auto checksum = ChecksumFromHex(entry.at("xxh3_128").get<std::string>());
     if (!checksum.ok()) throw std::runtime_error(std::string(checksum.status().message()));
     shard.lmdb_checksum = *checksum;
@@ -53,14 +66,15 @@ Manifest FromJson(const nlohmann::json& json) {
     manifest.packed.by = packed->value("by", "");
     manifest.packed.layout = packed->value("layout", "");
     manifest.packed.source = packed->value("source", "");
-    manifest.packed.shard_bytes = packed->value("shard_bytes", uint64_t{0});
+    manifest.packed.shard_bytes = WholeOr(*packed, "shard_bytes", 0);
     manifest.packed.check = packed->value("check", false);
-    manifest.packed.entry_interval = packed->value("entry_interval", kDefaultEntryInterval);
+    const uint64_t interval = WholeOr(*packed, "entry_interval", kDefaultEntryInterval);
+    manifest.packed.entry_interval = static_cast<int>(std::min<uint64_t>(interval, INT_MAX));
     manifest.packed.keep_bytes = packed->value("keep_bytes", false);
-    manifest.packed.transcoded = packed->value("transcoded", uint64_t{0});
-    manifest.packed.rejected = packed->value("rejected", uint64_t{0});
-    manifest.packed.skipped = packed->value("skipped", uint64_t{0});
-    manifest.packed.damaged = packed->value("damaged", uint64_t{0});
+    manifest.packed.transcoded = WholeOr(*packed, "transcoded", 0);
+    manifest.packed.rejected = WholeOr(*packed, "rejected", 0);
+    manifest.packed.skipped = WholeOr(*packed, "skipped", 0);
+    manifest.packed.damaged = WholeOr(*packed, "damaged", 0);
   }
   return manifest;
 }
@@ -147,7 +161,7 @@ absl::StatusOr<Manifest> ParseManifest(const std::string& text, const std::strin
   try {
     Manifest manifest = FromJson(json);
     HEADRACE_RETURN_IF_ERROR(Annotate(ValidateFields(manifest.fields), what));
-    if (manifest.shards.empty() || json.at("samples").get<uint64_t>() != manifest.samples()) {
+    if (manifest.shards.empty() || Whole(json.at("samples")) != manifest.samples()) {
       return absl::DataLossError(absl::StrCat(what, ": the shards do not add up to the dataset"));
     }
     if (json.at("hash").get<std::string>() != ManifestHash(manifest)) {

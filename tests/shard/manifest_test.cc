@@ -81,6 +81,12 @@ TEST(Manifest, DamagedDescriptionsAreRefused) {
   EXPECT_TRUE(absl::IsDataLoss(changed([](Json& json) { json["shards"] = Json::array(); })));
   EXPECT_TRUE(absl::IsDataLoss(changed([](Json& json) { json["shards"][0]["samples"] = -1; })));
   EXPECT_TRUE(absl::IsDataLoss(changed([](Json& json) { json["shards"][0]["samples"] = UINT64_MAX; })));
+  for (const double number : {1e81, 10.0, -1.0}) {
+    EXPECT_TRUE(absl::IsDataLoss(changed([&](Json& json) { json["shards"][0]["samples"] = number; })));
+    EXPECT_TRUE(absl::IsDataLoss(changed([&](Json& json) { json["samples"] = number; })));
+    EXPECT_TRUE(absl::IsDataLoss(changed([&](Json& json) { json["fields"][0]["bytes"] = number; })));
+    EXPECT_TRUE(absl::IsDataLoss(changed([&](Json& json) { json["packed"]["entry_interval"] = number; })));
+  }
   EXPECT_TRUE(absl::IsDataLoss(changed([](Json& json) { json["shards"][0].erase("lmdb_bytes"); })));
   EXPECT_TRUE(absl::IsDataLoss(changed([](Json& json) { json["fields"][0]["kind"] = "video"; })));
   EXPECT_FALSE(changed([](Json& json) { json["fields"][1]["name"] = "image"; }).ok());
