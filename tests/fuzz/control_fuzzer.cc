@@ -48,7 +48,8 @@ class Driver {
     const auto verified = std::make_shared<VerifiedSamples>(spec.dataset->size());
     Gpu* const gpu = spec.engine == Engine::kGpu ? FakeGpu() : nullptr;
     if (gpu != nullptr) ring_->Attach(*gpu->NewRing(slots_, layout.device_slot_bytes));
-    state_ = std::make_unique<SessionState>(1, std::move(spec), std::move(layout), *std::move(ring), gpu, verified, Cursor{}, nullptr);
+    state_ = std::make_unique<SessionState>(1, std::move(spec), std::move(layout), *std::move(ring), gpu, nullptr, verified, Cursor{},
+                                            nullptr);
   }
 
   void Step(Input* input) {
