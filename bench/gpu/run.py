@@ -31,7 +31,7 @@ GPU_BARS = {"staged": ("batches only, no shard pinned", "img/s", "images_per_s",
 NAMES = {"synthetic": "synthetic", "headrace": 'Headrace, device="cuda"', "headrace_gpu": 'Headrace, engine="gpu"',
          "headrace_pinned": "Headrace, pin_memory=True", "dataloader": "PyTorch DataLoader + torchvision (PIL)", "dali": "DALI, mixed"}
 IMAGES = 4000
-LARGE_IMAGES = 64
+LARGE_IMAGES = 32
 
 
 def arguments():
