@@ -59,6 +59,12 @@ python_part() {
   use_ccache
   cmake --preset release >"$logs/release-configure.log" || { cat "$logs/release-configure.log"; return 1; }
   cmake --build --preset release --parallel "$jobs" || return 1
+  local sanitizer
+  for sanitizer in asan tsan; do
+    cmake --preset "$sanitizer" >"$logs/$sanitizer-configure.log" || { cat "$logs/$sanitizer-configure.log"; return 1; }
+    fixed_addresses cmake --build --preset "$sanitizer" --parallel "$jobs" --target headrace_client || return 1
+    export "HEADRACE_${sanitizer^^}_LIBRARY=$ROOT/build/$sanitizer/client/libheadrace.so"
+  done
   say "pytest"
   local status=0
   HEADRACE_RENDER_TOOL=$ROOT/build/release/tests/support/headrace_render_tool \

@@ -11,7 +11,13 @@
 namespace headrace {
 namespace {
 
-constexpr uint32_t kPlacesPerLook = 16;  // some 100 µs; to look takes 1 µs
+constexpr int64_t kLookPeriodNs = 100'000;  // to look takes 1 µs
+
+int64_t SteadyNs() {
+  timespec time;
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return int64_t{1'000'000'000} * time.tv_sec + time.tv_nsec;
+}
 
 int64_t ThreadNs() {
   timespec time;
@@ -51,7 +57,7 @@ void GpuWorker::Launch(Batch* batch) {
 }
 
 void GpuWorker::Start(Batch* batch) {
-  const int64_t began_ns = ThreadNs();
+  int64_t began_ns = ThreadNs(), next_look_ns = 0;
   SessionState& session = *batch->job.session;
   const int slot = batch->job.unit.slot;
   BatchFill& fill = session.batch(slot);
@@ -69,7 +75,10 @@ void GpuWorker::Start(Batch* batch) {
       return filler_.AddToBurst(session.spec(), session.layout(), fill.order->SampleAt(position), target, verify_,
                                 session.verified(), session.shard_map(), lane_);
     };
-    if (place % kPlacesPerLook == 0) FinishDone();
+    if (const int64_t now_ns = SteadyNs(); now_ns >= next_look_ns) {
+      began_ns += FinishDone();
+      next_look_ns = now_ns + kLookPeriodNs;
+    }
     absl::Status status = add();
     if (absl::IsResourceExhausted(status) && added > 0) {
       Launch(batch);
@@ -98,9 +107,12 @@ void GpuWorker::FinishBurst() {
   }
 }
 
-void GpuWorker::FinishDone() {
+int64_t GpuWorker::FinishDone() {
   while (bursts_ > 0 && lane_->IsDone() && batches_.size() > 1) FinishBurst();
-  while (batches_.size() > 1 && batches_.front().bursts == 0) FinishBatch();
+  if (batches_.size() < 2 || batches_.front().bursts > 0) return 0;
+  const int64_t began_ns = ThreadNs();
+  FinishBatch();
+  return ThreadNs() - began_ns;
 }
 
 void GpuWorker::FinishBatch() {

@@ -36,8 +36,8 @@ class GpuWorker {
   // Waits for the oldest burst of all.
   void FinishBurst();
   void FinishBatch();
-  // Batches whose bursts are done, while the last one is being planned.
-  void FinishDone();
+  // Batches whose bursts are done, while the last one is being planned. Returns the thread time that went into them.
+  int64_t FinishDone();
 
   const Gpu* const gpu_;
   GpuLane* const lane_;

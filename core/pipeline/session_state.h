@@ -99,7 +99,7 @@ class SessionState {
 
   // For the scheduler.
   int threads = 0;         // that hold a unit
-  int batches_on_gpu = 0;  // of these: units of its GPU's thread
+  int batches_on_gpu = 0;  // of these: units of its GPU's threads
   Share share;
   uint64_t decode_ns = 0;  // thread time
   uint64_t batches = 0, samples = 0, bad_samples = 0, left_samples = 0;

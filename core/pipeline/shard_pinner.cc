@@ -26,10 +26,13 @@ std::shared_ptr<const ShardMap> ShardPinner::Want(const std::shared_ptr<const Da
   const std::lock_guard lock(signal_->mutex);
   if (stop_) return nullptr;
   auto found = std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) { return entry->dataset == dataset; });
-  if (found == entries_.end()) {
-    uint64_t bytes = TotalBytes(*dataset), used = bytes;
-    for (const auto& entry : entries_) used += entry->bytes;
+  const uint64_t bytes = TotalBytes(*dataset);
+  if (found == entries_.end() || (*found)->users.expired()) {
+    uint64_t used = bytes;
+    for (const auto& entry : entries_) used += entry->users.expired() ? 0 : entry->bytes;  // those are on their way out
     if (used > limit_bytes_) return nullptr;
+  }
+  if (found == entries_.end()) {
     absl::StatusOr<std::unique_ptr<ShardMap>> map = ShardMap::Create(dataset);
     if (!map.ok()) return nullptr;  // then bytes are read, as before
     entries_.push_back(std::make_unique<Entry>(Entry{dataset, gpu, bytes, *std::move(map), {}}));
@@ -49,12 +52,14 @@ std::shared_ptr<const ShardMap> ShardPinner::Want(const std::shared_ptr<const Da
   return users;
 }
 
-// Under the mutex. What there is to do: a part to pin, or, without users, an entry to let go of.
+// Under the mutex. What there is to do: an entry without users to let go of, or else a part to pin.
 ShardPinner::Entry* ShardPinner::FindWork() {
-  for (const auto& entry : entries_) {
-    if (entry->users.expired() || entry->next_part < entry->map->num_parts()) return entry.get();
-  }
-  return nullptr;
+  const auto find = [&](const auto& is_wanted) {
+    const auto at = std::find_if(entries_.begin(), entries_.end(), is_wanted);
+    return at == entries_.end() ? nullptr : at->get();
+  };
+  Entry* const unused = find([](const auto& entry) { return entry->users.expired(); });
+  return unused != nullptr ? unused : find([](const auto& entry) { return entry->next_part < entry->map->num_parts(); });
 }
 
 void ShardPinner::Run() {
@@ -69,10 +74,10 @@ void ShardPinner::Run() {
     if (stop_) return;
     if (entry->users.expired()) {
       const auto at = std::find_if(entries_.begin(), entries_.end(), [&](const auto& each) { return each.get() == entry; });
-      const std::unique_ptr<Entry> gone = std::move(*at);
+      std::unique_ptr<Entry> gone = std::move(*at);
       entries_.erase(at);
       lock.unlock();
-      gone->map.reset();  // takes a while
+      gone.reset();  // unpins, which takes a while
       lock.lock();
       continue;
     }
@@ -82,7 +87,7 @@ void ShardPinner::Run() {
         part, [gpu = entry->gpu](const uint8_t* address, uint64_t bytes) { return gpu->Pin(address, bytes); },
         [this, entry] {
           const std::lock_guard stop_lock(signal_->mutex);
-          return stop_ || entry->users.expired();
+          return stop_ || FindWork()->users.expired();  // somebody's turn to go
         });
     lock.lock();
     // A part that cannot be pinned is read as ever; so are those behind it, whose turn will not come.
@@ -104,7 +109,9 @@ void ShardPinner::Stop() {
     signal_->changed.notify_one();
   }
   if (thread_.joinable()) thread_.join();
-  entries_.clear();
+  std::vector<std::unique_ptr<Entry>> gone;
+  const std::lock_guard lock(signal_->mutex);
+  gone.swap(entries_);
 }
 
 }  // namespace headrace

@@ -1,4 +1,4 @@
-// Fills one sample's place in a slot: row, draw, read, render. Called by decode threads.
+// Fills one sample's place in a slot: row, draw, read, render. Called by decode threads and those of GPUs.
 #pragma once
 
 #include <cstdint>

@@ -170,7 +170,7 @@ class CopyingSession(Session):
         if info.device_slot_bytes and self._ring.device is None:
             self._ring.map(*self._connection.device_memory(info.session_id, self._timeout))
         ring, gpu = self._ring, self._gpu
-        sources, from_gpu = [], []
+        sources, from_gpu, is_pinned = [], [], True
         for i in self._on_gpu:
             data, field = _library.ManagedTensor.from_address(self.addresses[i]).data or 0, info.fields[i]
             from_gpu.append(ring.device is not None and i == info.device_field)
@@ -178,9 +178,9 @@ class CopyingSession(Session):
                 number = (data - field.offset) // info.device_slot_bytes
                 data += ring.device.address
             else:
-                ring.pin(data - field.offset, info.slot_bytes)
+                is_pinned = ring.pin(data - field.offset, info.slot_bytes) and is_pinned
             sources.append(data)
-        slot = self._slots[self.addresses[self._on_gpu[0]]] = gpu.slot(sources, from_gpu)
+        slot = self._slots[self.addresses[self._on_gpu[0]]] = gpu.slot(sources, from_gpu, is_pinned)
         if any(from_gpu):
             gpu.give_back_by_gpu(slot, number, held, ring.released_word(number))
         return slot
@@ -239,12 +239,14 @@ class _PinnedRing:
         return _library.library().hr_ring_released_word(self.held, slot)
 
     def pin(self, slot, size):
+        """Whether it is pinned."""
         if slot in self._slots:
-            return
-        if self.gpu.pin(slot, size):
-            self._slots.add(slot)
-        else:
+            return True
+        if not self.gpu.pin(slot, size):
             warnings.warn("CUDA does not register the batches' memory as pinned: copies to the GPU will be slow", stacklevel=2)
+            return False
+        self._slots.add(slot)
+        return True
 
     def release(self):
         while self._slots:

@@ -122,12 +122,14 @@ class Gpu:
         slot.job.released = self._driver.address_for_gpu(word)
         slot.given_back = True
 
-    def slot(self, sources, from_gpu):
-        """`sources`: addresses; `from_gpu`: which of them are the GPU's."""
+    def slot(self, sources, from_gpu, is_pinned=True):
+        """`sources`: addresses; `from_gpu`: which of them are the GPU's. `is_pinned`: whether the host's are."""
         event = torch.cuda.Event()
         event.record(self.stream)  # only now it has a handle
         slot = Slot(sources, event)
-        if self._driver is not None:
+        if any(from_gpu) and not is_pinned:
+            raise errors.DaemonError(f"CUDA does not register the labels' memory as pinned, which engine=\"gpu\" needs on {self.device}")
+        if self._driver is not None and is_pinned:
             slot.job = _library.GpuCopy(self._driver.functions, self.stream.cuda_stream, slot.handle, len(sources))
             slot.pieces = [slot.job.pieces[i] for i in range(len(sources))]
             for piece, source, is_gpus in zip(slot.pieces, sources, from_gpu):
@@ -139,10 +141,8 @@ class Gpu:
             code = int(torch.cuda.cudart().cudaHostRegister(address, size, _PORTABLE))
             if code:
                 self._forget_error()
-        if code not in (0, _ALREADY_REGISTERED):
-            self._driver = None  # copies from here take their time: torch gives the interpreter's lock back for them
-            return False
-        return True
+        # Copies from what is not pinned take their time: torch gives the interpreter's lock back for them.
+        return code in (0, _ALREADY_REGISTERED)
 
     def unpin(self, address):
         with torch.cuda.device(self.device):

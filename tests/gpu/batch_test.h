@@ -123,7 +123,42 @@ class BatchTest : public ::testing::Test {
     EXPECT_GE(made, least);
   }
 
+  // An index whose checksums are right and whose numbers are an attacker's.
+  void HostileEntryPointsGiveTheCpusPixelsOrAreLeftToIt(BatchMaker* maker, uint32_t batches) {
+    const auto change = [](BatchMember* member, std::mt19937* random) {
+      IndexedJpeg& image = member->image;
+      const EntryView view = image.View();
+      EntryPoints entries = {view.interval(), view.scan_bytes(), {}};
+      for (int row = 0; row < view.mcu_rows(); ++row) {
+        for (int segment = 0; segment < view.segments_per_row(); ++segment) {
+          EXPECT_TRUE(view.Point(row, segment, &entries.points.emplace_back()));
+        }
+      }
+      for (uint64_t changes = 1 + (*random)() % 3; changes > 0; --changes) {
+        EntryPoint& point = entries.points[(*random)() % entries.points.size()];
+        if ((*random)() % 4 > 0) point.byte = static_cast<uint32_t>((*random)()) % ((*random)() % 4 == 0 ? UINT32_MAX : view.scan_bytes());
+        if ((*random)() % 2 > 0) point.bit = (*random)() % 8;
+        point.dc[(*random)() % 3] = static_cast<int16_t>((*random)() % 4096 - 2048);
+      }
+      image.encoded = EncodeEntries(view.frame(), entries, 0);
+    };
+    ChangedImagesGiveTheCpusPixelsOrAreLeftToIt(maker, batches, change);
+  }
+
   void DamagedDataGivesTheCpusPixelsOrIsLeftToIt(BatchMaker* maker, uint32_t batches) {
+    const auto change = [](BatchMember* member, std::mt19937* random) {
+      IndexedJpeg& image = member->image;
+      for (uint64_t flips = 1 + (*random)() % 3; flips > 0; --flips) {
+        const size_t at = image.frame.scan_offset + (*random)() % (image.file.size() - image.frame.scan_offset);
+        image.file[at] = static_cast<uint8_t>(image.file[at] ^ 1u << (*random)() % 8);
+      }
+    };
+    ChangedImagesGiveTheCpusPixelsOrAreLeftToIt(maker, batches, change);
+  }
+
+ private:
+  template <class Change>
+  void ChangedImagesGiveTheCpusPixelsOrAreLeftToIt(BatchMaker* maker, uint32_t batches, const Change& change) {
     std::mt19937 random(78);
     Recipe recipe;
     recipe.dtype = DType::kUInt8;
@@ -133,11 +168,7 @@ class BatchTest : public ::testing::Test {
       std::vector<std::unique_ptr<BatchMember>> members;
       for (uint32_t i = 0; i < kBatch; ++i) {
         members.push_back(MakeMember(&random, recipe, uint64_t{batch} * kBatch + i));
-        IndexedJpeg& image = members.back()->image;
-        for (uint64_t flips = 1 + random() % 3; flips > 0; --flips) {
-          const size_t at = image.frame.scan_offset + random() % (image.file.size() - image.frame.scan_offset);
-          image.file[at] = static_cast<uint8_t>(image.file[at] ^ 1u << random() % 8);
-        }
+        change(members.back().get(), &random);
       }
       std::vector<uint32_t> left;
       Compare(maker, members, recipe, &left);
@@ -148,7 +179,6 @@ class BatchTest : public ::testing::Test {
     EXPECT_LT(left_to_cpu, batches * kBatch);
   }
 
- private:
   const IndexedJpeg& Image(size_t number, int interval) {
     const auto [at, is_new] = images_.try_emplace({number, interval});
     if (is_new) {

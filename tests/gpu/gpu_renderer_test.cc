@@ -52,6 +52,11 @@ TEST_F(GpuRendererTest, GivesTheCpusPixelsAndFloats) {
   GivesTheCpusPixelsAndFloats(&maker, 500);
 }
 
+TEST_F(GpuRendererTest, HostileEntryPointsGiveTheCpusPixelsOrAreLeftToIt) {
+  GpuMaker maker(gpu_.get());
+  HostileEntryPointsGiveTheCpusPixelsOrAreLeftToIt(&maker, 50);
+}
+
 TEST_F(GpuRendererTest, DamagedDataGivesTheCpusPixelsOrIsLeftToIt) {
   GpuMaker maker(gpu_.get());
   DamagedDataGivesTheCpusPixelsOrIsLeftToIt(&maker, 50);

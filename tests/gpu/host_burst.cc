@@ -31,11 +31,11 @@ uint32_t UnstuffRun(const Burst& burst, const Image& image, uint32_t index) {
 
 bool IsDamaged(const Burst& burst, const Shared& shared, uint32_t index) {
   Run run;
-  if (!MakeRun(burst, shared.image, index, &run)) return true;
-  if (shared.image.restart_interval > 0) return WalkParts(burst, shared, run) == kDamaged;
+  const bool agrees = MakeRun(burst, shared.image, index, &run);
+  if (shared.image.restart_interval > 0) return !agrees || WalkParts(burst, shared, run) == kDamaged;
   const uint32_t length = burst.lengths[shared.image.first_run + index];
+  Walk<WordReader> walk = WalkWords(burst, shared, run);  // as the kernel has it, before it knows
   if (length == UINT32_MAX) return true;
-  Walk<WordReader> walk = WalkWords(burst, shared, run);
   Outcome outcome = kGoesOn;
   while (outcome == kGoesOn) outcome = walk.Step();
   return outcome == kDamaged || !EndsRight(shared.image, run, length, &walk);

@@ -51,6 +51,11 @@ TEST_F(HostBurst, GivesTheCpusPixelsAndFloats) {
   GivesTheCpusPixelsAndFloats(&maker, std::max(40 / TEST_SLOWDOWN, 1));
 }
 
+TEST_F(HostBurst, HostileEntryPointsGiveTheCpusPixelsOrAreLeftToIt) {
+  HostMaker maker;
+  HostileEntryPointsGiveTheCpusPixelsOrAreLeftToIt(&maker, std::max(16 / TEST_SLOWDOWN, 1));
+}
+
 TEST_F(HostBurst, DamagedDataGivesTheCpusPixelsOrIsLeftToIt) {
   HostMaker maker;
   DamagedDataGivesTheCpusPixelsOrIsLeftToIt(&maker, std::max(16 / TEST_SLOWDOWN, 1));

@@ -49,7 +49,7 @@ class FakeGpu:
     def uuid(self):
         return UUID
 
-    def slot(self, sources, from_gpu):
+    def slot(self, sources, from_gpu, is_pinned=True):
         assert not any(from_gpu), "a daemon has memory of a GPU that is not there"
         return FakeSlot(sources)
 

@@ -25,7 +25,7 @@ struct Run {
 
 HEADRACE_GPU inline const uint8_t* DataOf(const Burst& burst, const Image& image) { return burst.data[image.is_mapped] + image.bytes; }
 
-// Run `index` of the image. False when its entries contradict each other: nobody may touch its bytes.
+// Run `index` of the image. False when its entries contradict each other: then it is an empty one at the burst's first word.
 HEADRACE_GPU inline bool MakeRun(const Burst& burst, const Image& image, uint32_t index, Run* run) {
   const uint32_t line = index / image.runs_per_row, place = index % image.runs_per_row;
   const uint32_t segment = image.first_segment + place;
@@ -55,7 +55,10 @@ HEADRACE_GPU inline bool MakeRun(const Burst& burst, const Image& image, uint32_
   run->dc[3] = image.words_per_entry == 2 ? SignedDc(entry[1]) : int16_t{0};
   run->next_dc[3] = image.words_per_entry == 2 ? SignedDc(next[1]) : int16_t{0};
   // Every symbol takes at most 31 bits and passes a coefficient; core/decode/segment reads no more either.
-  return row.begin <= begin && begin <= end && end <= row.end && next_byte <= image.scan_bytes && end - begin <= image.max_run_bytes;
+  const bool agrees =
+      row.begin <= begin && begin <= end && end <= row.end && next_byte <= image.scan_bytes && end - begin <= image.max_run_bytes;
+  if (!agrees) run->begin = run->end = run->words = 0;
+  return agrees;
 }
 
 // Of the `size` (0 … 4) bytes of `word` those that are not stuffed behind 0xFF, packed; returns how many. `previous`: the byte

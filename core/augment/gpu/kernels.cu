@@ -157,6 +157,7 @@ void LaunchGroup(const Burst& burst, const Chunks* tasks, cudaStream_t stream) {
 int LaunchBurst(const Burst& burst, const Lanes& lanes) {
   const auto main = static_cast<cudaStream_t>(lanes.main), side = static_cast<cudaStream_t>(lanes.side);
   const auto fork = static_cast<cudaEvent_t>(lanes.fork), join = static_cast<cudaEvent_t>(lanes.join);
+  (void)cudaGetLastError();  // that of a call that failed without harm is not ours
   if (burst.num_tables > 0) MakeTables<<<burst.num_tables, 128, 0, main>>>(burst);
   cudaError_t error = cudaEventRecord(fork, main);
   if (error == cudaSuccess) error = cudaStreamWaitEvent(side, fork, 0);

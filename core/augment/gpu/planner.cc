@@ -19,7 +19,7 @@ void AddChunks(uint32_t image, uint64_t total, uint32_t size, std::pmr::vector<C
 }
 
 constexpr size_t kEarly = 16;  // tables
-constexpr size_t kMaxFilters = 4096;  // some 20 MB
+constexpr size_t kMaxFilterBytes = size_t{8} << 20;  // some 1,500 of photos
 constexpr size_t kShortPercent = 85;  // of the images: then both groups end about together (70: 4 % later, 92: as late)
 
 HuffmanCodes MakeCodes(const HuffmanSpec& spec) {
@@ -104,7 +104,7 @@ absl::Status Planner::Begin(const Recipe& recipe) {
     long_bytes_ = *at;
     longest_.clear();
   }
-  staged.Shrink(0);
+  staged.Shrink(kept_ = 0);
   fetches.clear();
   mapped_bytes = num_runs = num_blocks = num_samples = num_words = 0;
   specs_.clear();
@@ -144,7 +144,7 @@ void Planner::TakeBack() {
   for (size_t group = 0; group < kGroups; ++group) {
     for (size_t task = 0; task < kTasks; ++task) chunks[group][task].resize(before_.chunks[group][task]);
   }
-  staged.Shrink(before_.staged);
+  staged.Shrink(kept_ = before_.staged);
   mapped_bytes = before_.mapped;
   num_runs = before_.runs;
   num_blocks = before_.blocks;
@@ -197,9 +197,15 @@ Axis Planner::AddAxis(Interpolation interpolation, int in, int out, Span window,
     axis.taps = 1;
     return axis;
   }
-  if (filters_.size() > kMaxFilters) filters_.clear();
+  if (filter_bytes_ > kMaxFilterBytes) {
+    filters_.clear();
+    filter_bytes_ = 0;
+  }
   Filter& filter = filters_[{static_cast<int>(interpolation), in, out, window.begin, window.end}];
-  if (filter.axis.taps == 0) ComputeFilter(interpolation, in, out, window, &filter.axis);
+  if (filter.axis.taps == 0) {
+    ComputeFilter(interpolation, in, out, window, &filter.axis);
+    filter_bytes_ += (filter.axis.start.size() + filter.axis.weights.size()) * sizeof(int32_t);
+  }
   if (filter.burst != burst_) {
     filter.burst = burst_;
     filter.at = axis.start;
@@ -304,6 +310,7 @@ absl::StatusOr<ByteRange> Planner::Plan(const GpuSample& sample) {
   HEADRACE_ASSIGN_OR_RETURN(planned_.plan, PlanRegion(frame, planned_.region));
   HEADRACE_ASSIGN_OR_RETURN(planned_.range, SegmentDecoder::NeededBytes(*sample.entries, planned_.region));
   if (sample.entries->scan_bytes() > INT32_MAX) return absl::UnimplementedError("too many bytes in one image");
+  staged.Shrink(kept_);  // of a sample before whose bytes could not be read
   before_ = Now();
   return planned_.range;
 }
@@ -321,6 +328,7 @@ absl::Status Planner::AddStaged(uint64_t bytes) {
                                                  planned_.region);
   if (status.ok()) status = AddImage(&image);
   if (!status.ok()) TakeBack();
+  kept_ = staged.size();
   return status;
 }
 

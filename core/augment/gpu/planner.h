@@ -108,7 +108,9 @@ class Planner {
     uint32_t at = 0;
   };
   std::map<std::array<int, 5>, Filter> filters_;  // by interpolation, sizes and window
+  size_t filter_bytes_ = 0;
   uint64_t burst_ = 0;
+  uint64_t kept_ = 0;  // staged bytes of what was added
   std::vector<int32_t> nearest_;
 };
 

@@ -16,6 +16,8 @@
 namespace headrace {
 namespace {
 
+constexpr char kNoPinnedMemory[] = "no pinned host memory for a batch";
+
 absl::Status CudaStatus(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return absl::OkStatus();
   const std::string message = std::string(what) + ": " + cudaGetErrorString(error);
@@ -82,16 +84,21 @@ class GpuRenderer::Impl {
 
   absl::Status Begin(const Recipe& recipe);
   gpu::Planner& planner() { return halves_[next_].planner; }
-  // What was added last stays if it fits. `added`: whether it was.
-  absl::Status Keep(const absl::Status& added);
-  // What `add` does to the planner, or nothing.
-  template <class Add>
-  auto Guarded(const Add& add) -> decltype(add()) {
+  // What `add` adds stays if it fits.
+  template <class AddTo>
+  absl::Status Add(const AddTo& add) {
+    const absl::Status added = Guarded([&] { return add(&planner()); });
+    if (added.ok()) return Keep();
+    if (added.message() == kNoPinnedMemory) planner().TakeBack();
+    return added;
+  }
+  absl::Status Keep();
+  template <class Call>
+  static auto Guarded(const Call& call) -> decltype(call()) {
     try {
-      return add();
+      return call();
     } catch (const std::bad_alloc&) {
-      planner().TakeBack();
-      return absl::InternalError("no pinned host memory for a batch");
+      return absl::InternalError(kNoPinnedMemory);
     }
   }
   absl::Status Launch(void* out);
@@ -113,8 +120,8 @@ class GpuRenderer::Impl {
     std::vector<void*> to;
     std::vector<size_t> sizes;
   };
-  // Of the memory each half has one part of so many for what is brought: of photos that is one part of twenty.
-  static constexpr uint64_t kBroughtShare = 8;
+  // Of the memory each half has one part of so many for what is brought: of photos it takes one part of twelve.
+  static constexpr uint64_t kBroughtShare = 10;
   absl::Status Bring(const gpu::Layout& layout, Half* half);
   absl::Status LaunchKernels(Half* half);
   // Starts the kernels of bursts whose bytes are there, in their order.
@@ -138,8 +145,7 @@ absl::Status GpuRenderer::Impl::Begin(const Recipe& recipe) {
   return halves_[next_].planner.Begin(recipe);
 }
 
-absl::Status GpuRenderer::Impl::Keep(const absl::Status& added) {
-  HEADRACE_RETURN_IF_ERROR(added);
+absl::Status GpuRenderer::Impl::Keep() {
   const gpu::Layout layout = LayOut(planner());
   if (layout.brought_bytes <= brought_bytes_ && layout.written_bytes <= written_bytes_) return absl::OkStatus();
   planner().TakeBack();
@@ -243,18 +249,22 @@ absl::StatusOr<std::unique_ptr<GpuRenderer>> GpuRenderer::Create(int device, uin
   return std::unique_ptr<GpuRenderer>(new GpuRenderer(std::move(impl)));
 }
 
-absl::Status GpuRenderer::Begin(const Recipe& recipe) { return impl_->Begin(recipe); }
+absl::Status GpuRenderer::Begin(const Recipe& recipe) {
+  return impl_->Guarded([&] { return impl_->Begin(recipe); });
+}
 absl::StatusOr<ByteRange> GpuRenderer::Plan(const GpuSample& sample) { return impl_->planner().Plan(sample); }
 absl::StatusOr<uint8_t*> GpuRenderer::Stage(uint64_t bytes) {
   return impl_->Guarded([&]() -> absl::StatusOr<uint8_t*> { return impl_->planner().Stage(bytes); });
 }
 absl::Status GpuRenderer::AddStaged(uint64_t bytes) {
-  return impl_->Guarded([&] { return impl_->Keep(impl_->planner().AddStaged(bytes)); });
+  return impl_->Add([&](gpu::Planner* planner) { return planner->AddStaged(bytes); });
 }
 absl::Status GpuRenderer::AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail) {
-  return impl_->Guarded([&] { return impl_->Keep(impl_->planner().AddMapped(bytes, tail)); });
+  return impl_->Add([&](gpu::Planner* planner) { return planner->AddMapped(bytes, tail); });
 }
-absl::Status GpuRenderer::Launch(void* out) { return impl_->Launch(out); }
+absl::Status GpuRenderer::Launch(void* out) {
+  return impl_->Guarded([&] { return impl_->Launch(out); });
+}
 absl::StatusOr<bool> GpuRenderer::IsDone() { return impl_->IsDone(); }
 absl::Status GpuRenderer::Finish(std::vector<uint32_t>* left) { return impl_->Finish(left); }
 uint64_t GpuRenderer::used_bytes() const { return impl_->used_bytes(); }
