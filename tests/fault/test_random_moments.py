@@ -140,9 +140,12 @@ def test_of_a_trainer(dataset, start_daemon, undisturbed, tmp_path, number):
         pid = int(trainers.stdout.readline())
         for _ in range(1 if number == KILL else 5):
             time.sleep(chance.uniform(0, 0.08))
-            if number == STOP and Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":
+            try:
+                if number == STOP and Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":
+                    break
+                strike(pid, number, chance)
+            except (FileNotFoundError, ProcessLookupError):  # it has taken its batches and is gone
                 break
-            strike(pid, number, chance)
             moments += 1
         assert int(trainers.stdout.readline()) == (KILL if number == KILL else 0)
         assert digest(next(other)) == undisturbed[taken % len(undisturbed)]  # somebody else's session does not notice
