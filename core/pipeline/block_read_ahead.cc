@@ -55,9 +55,7 @@ void BlockReadAhead::ReadBlock(const Dataset& dataset, const EpochOrder& order, 
 }
 
 uint64_t MeanSampleBytes(const Dataset& dataset) {
-  uint64_t bytes = 0;
-  for (uint32_t shard = 0; shard < dataset.num_shards(); ++shard) bytes += dataset.shard_bytes(shard);
-  return std::max<uint64_t>(1, bytes / std::max<uint64_t>(1, dataset.size()));
+  return std::max<uint64_t>(1, dataset.all_shard_bytes() / std::max<uint64_t>(1, dataset.size()));
 }
 
 }  // namespace headrace

@@ -1,29 +1,17 @@
 #include "core/pipeline/gpu_workers.h"
 
 #include <pthread.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/pipeline/clocks.h"
 
 namespace headrace {
 namespace {
 
 constexpr int64_t kLookPeriodNs = 100'000;  // to look takes 1 µs
-
-int64_t SteadyNs() {
-  timespec time;
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return int64_t{1'000'000'000} * time.tv_sec + time.tv_nsec;
-}
-
-int64_t ThreadNs() {
-  timespec time;
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return int64_t{1'000'000'000} * time.tv_sec + time.tv_nsec;
-}
 
 }  // namespace
 

@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/augment/simd_target.h"
+#include "core/pipeline/clocks.h"
 
 namespace headrace {
 namespace {
@@ -33,21 +33,16 @@ SessionState::Work WorkFor(SessionState* session) {
   return session->HasLeft() ? SessionState::Work::kSome : SessionState::Work::kNone;
 }
 
-int64_t SteadyNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
-
 // What a thread has used so far.
 struct Usage {
   int64_t wall_ns, cpu_ns;
   long waits;  // times it gave up its core by itself, which it does for the disk only
 
   static Usage Now() {
-    timespec time;
-    ::clock_gettime(CLOCK_MONOTONIC, &time);
     rusage usage;
     ::getrusage(RUSAGE_THREAD, &usage);
     const auto nanoseconds = [](const timeval& t) { return int64_t{1'000'000'000} * t.tv_sec + int64_t{1000} * t.tv_usec; };
-    return {int64_t{1'000'000'000} * time.tv_sec + time.tv_nsec,
-            nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime), usage.ru_nvcsw};
+    return {SteadyNs(), nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime), usage.ru_nvcsw};
   }
 };
 

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 namespace headrace {
@@ -14,19 +13,13 @@ namespace {
 
 constexpr int kNiceness = 19;
 
-uint64_t TotalBytes(const Dataset& dataset) {
-  uint64_t bytes = 0;
-  for (uint32_t shard = 0; shard < dataset.num_shards(); ++shard) bytes += dataset.shard_bytes(shard);
-  return bytes;
-}
-
 }  // namespace
 
 std::shared_ptr<const ShardMap> ShardPinner::Want(const std::shared_ptr<const Dataset>& dataset, Gpu* gpu) {
   const std::lock_guard lock(signal_->mutex);
   if (stop_) return nullptr;
   auto found = std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) { return entry->dataset == dataset; });
-  const uint64_t bytes = TotalBytes(*dataset);
+  const uint64_t bytes = dataset->all_shard_bytes();
   if (found == entries_.end() || (*found)->users.expired()) {
     uint64_t used = bytes;
     for (const auto& entry : entries_) used += entry->users.expired() ? 0 : entry->bytes;  // those are on their way out

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/file.h"
@@ -177,6 +178,10 @@ void Dataset::PrefetchEntries(const SampleRow& row) const {
   const Shard& shard = shards_[row.values[static_cast<size_t>(image_field_)].location.shard];
   ::posix_fadvise(shard.index.get(), static_cast<off_t>(shard.entries_offset + row.entries_offset),
                   static_cast<off_t>(row.entries_bytes), POSIX_FADV_WILLNEED);
+}
+
+uint64_t Dataset::all_shard_bytes() const {
+  return std::accumulate(shards_.begin(), shards_.end(), uint64_t{0}, [](uint64_t sum, const Shard& shard) { return sum + shard.lmdb_bytes; });
 }
 
 std::string Dataset::shard_path(uint32_t shard) const { return ShardLmdbPath(dir_, shard); }

@@ -136,6 +136,7 @@ class Dataset {
   // (shard, sample's number within it)
   std::pair<uint32_t, uint64_t> Locate(uint64_t sample) const;
   uint64_t shard_bytes(uint32_t shard) const { return shards_[shard].lmdb_bytes; }
+  uint64_t all_shard_bytes() const;
   uint64_t shard_first_sample(uint32_t shard) const { return shards_[shard].first_sample; }
 
  private:

@@ -65,12 +65,6 @@ class GpuTest : public ::testing::Test {
     return digests;
   }
 
-  static uint64_t ShardBytes(const Dataset& dataset) {
-    uint64_t bytes = 0;
-    for (uint32_t shard = 0; shard < dataset.num_shards(); ++shard) bytes += dataset.shard_bytes(shard);
-    return bytes;
-  }
-
   static void WaitUntilFull(const FakeClient& client) {
     while (client.session()->stats().slots_ready < client.session()->ring().num_slots()) std::this_thread::yield();
   }
@@ -391,7 +385,7 @@ TEST_F(GpuTest, SlotsThatComeBackWithoutABellAreSeen) {
 
 TEST_F(GpuTest, ReadsWhatItsHashWasCheckedOfFromPinnedShards) {
   const std::shared_ptr<const Dataset> dataset = Tiny().Open();
-  const uint64_t shard_bytes = ShardBytes(*dataset);
+  const uint64_t shard_bytes = dataset->all_shard_bytes();
   const auto pipeline = MakePipeline(2, uint64_t{64} << 20, /*page_cache_map_bytes=*/shard_bytes);
   SessionSpec spec = Spec(8);
   spec.dataset = dataset;
@@ -421,7 +415,7 @@ TEST_F(GpuTest, ReadsWhatItsHashWasCheckedOfFromPinnedShards) {
 TEST_F(GpuTest, WhatCannotBePinnedIsRead) {
   gpus_.Set({.pin = absl::InternalError("refused")});
   const std::shared_ptr<const Dataset> dataset = Tiny().Open();
-  const auto pipeline = MakePipeline(2, uint64_t{64} << 20, ShardBytes(*dataset) - 1);
+  const auto pipeline = MakePipeline(2, uint64_t{64} << 20, dataset->all_shard_bytes() - 1);
   SessionSpec spec = Spec(8);
   spec.dataset = dataset;
   FakeClient too_large(pipeline.get(), spec);

@@ -263,6 +263,13 @@ absl::Status Planner::AddRows(Image* image, uint32_t* longest) {
   const int first_segment = plan.first_mcu / view.interval(), last_segment = plan.last_mcu / view.interval();
   const auto runs = static_cast<uint32_t>(last_segment - first_segment + 1);
   const auto words = static_cast<size_t>(view.words_per_entry());
+  image->words_per_entry = static_cast<uint32_t>(words);
+  image->interval = static_cast<uint32_t>(view.interval());
+  image->segments_per_row = static_cast<uint32_t>(view.segments_per_row());
+  image->first_segment = static_cast<uint32_t>(first_segment);
+  image->runs_per_row = runs;
+  image->scan_bytes = view.scan_bytes();
+  image->max_run_bytes = (image->interval * static_cast<uint32_t>(planned_.sample.frame->blocks_per_mcu()) * 64 + 2) * 31 / 8;
   image->entries = static_cast<uint32_t>(entries.size());
   image->rows = static_cast<uint32_t>(rows.size());
   image->first_run = static_cast<uint32_t>(num_runs);
@@ -370,14 +377,6 @@ absl::Status Planner::AddImage(Image* added) {
   image.first_mcu = static_cast<uint32_t>(plan.first_mcu);
   image.last_mcu = static_cast<uint32_t>(plan.last_mcu);
   image.first_row = static_cast<uint32_t>(plan.first_row);
-  const EntryView& view = *sample.entries;
-  image.words_per_entry = static_cast<uint32_t>(view.words_per_entry());
-  image.interval = static_cast<uint32_t>(view.interval());
-  image.segments_per_row = static_cast<uint32_t>(view.segments_per_row());
-  image.first_segment = image.first_mcu / image.interval;
-  image.runs_per_row = image.last_mcu / image.interval - image.first_segment + 1;
-  image.scan_bytes = view.scan_bytes();
-  image.max_run_bytes = (image.interval * static_cast<uint32_t>(frame.blocks_per_mcu()) * 64 + 2) * 31 / 8;
   image.top = steps.source.top;
   image.left = steps.source.left;
   image.height = steps.source.height;
