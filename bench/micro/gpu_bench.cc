@@ -58,12 +58,11 @@ class Lane {
       const testing::IndexedJpeg& image = *images_[number];
       DrawSample(recipe_, 1, 0, position, static_cast<int>(image.info.oriented_width()),
                  static_cast<int>(image.info.oriented_height()), &draws_[i]);
-      const auto range = gpu_->Plan({&image.info, &views_[number], &image.frame, &draws_[i], i});
+      const auto range = gpu_->Plan({&image.info, &views_[number], &image.frame, &draws_[i], i, number + 1});
       if (!range.ok()) continue;
       const uint64_t end = std::min<uint64_t>(range->end, image.file.size()), bytes = end - range->begin;
       if (mapped_) {
-        const uint64_t scan_end = std::min<uint64_t>(image.frame.scan_offset + uint64_t{views_[number].scan_bytes()}, end);
-        (void)gpu_->AddMapped(image.file.data() + range->begin, absl::MakeConstSpan(image.file).subspan(scan_end, end - scan_end));
+        (void)gpu_->AddMapped(image.file.data() + range->begin, bytes);
       } else {
         HEADRACE_ASSIGN_OR_RETURN(uint8_t* const staged, gpu_->Stage(bytes));
         std::memcpy(staged, image.file.data() + range->begin, bytes);

@@ -6,18 +6,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/augment/filter_math.h"
 #include "core/augment/recipe.h"
 
 namespace headrace {
-
-inline constexpr int kWeightBits = 22;
-
-// A range of indices along one axis.
-struct Span {
-  int begin = 0, end = 0;
-  int size() const { return end - begin; }
-  friend bool operator==(const Span&, const Span&) = default;
-};
 
 // Output i of the window is Σ weights[i · taps + t] · in[start[i] + t], t < taps; weights behind an
 // output's last are 0.

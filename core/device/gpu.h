@@ -46,12 +46,12 @@ class GpuLane {
   // With the first `bytes` of what was staged last: those that were planned, fewer where the file ends. Errors as of Plan, and
   // RESOURCE_EXHAUSTED: it does not fit beside those added so far.
   virtual absl::Status AddStaged(uint64_t bytes) = 0;
-  // With bytes that the GPU fetches itself, from memory that Gpu::Pin has made known to it; nobody here looks at them. `tail`: of
-  // those that were planned what lies behind the entropy-coded data.
-  virtual absl::Status AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail) = 0;
+  // With the first `size` of these bytes, which the GPU fetches itself, from memory that Gpu::Pin has made known to it; nobody here looks
+  // at them.
+  virtual absl::Status AddMapped(const uint8_t* bytes, uint64_t size) = 0;
   // Starts what was added, towards the beginning of a slot. Does not wait.
   virtual void Launch(DeviceRing* ring, int slot) = 0;
-  // Whether the oldest burst is done, if one is on its way. To be called now and then: a burst goes on when somebody looks.
+  // Whether the oldest burst is done, if one is on its way.
   virtual bool IsDone() = 0;
   // Waits for the oldest burst. `left` gets the places whose images must be made by the CPU after all.
   virtual void Finish(std::vector<uint32_t>* left) = 0;

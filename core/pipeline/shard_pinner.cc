@@ -19,7 +19,7 @@ std::shared_ptr<const ShardMap> ShardPinner::Want(const std::shared_ptr<const Da
   const std::lock_guard lock(signal_->mutex);
   if (stop_) return nullptr;
   auto found = std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) { return entry->dataset == dataset; });
-  const uint64_t bytes = dataset->all_shard_bytes();
+  const uint64_t bytes = dataset->all_shard_bytes() + dataset->all_index_bytes();
   if (found == entries_.end() || (*found)->users.expired()) {
     uint64_t used = bytes;
     for (const auto& entry : entries_) used += entry->users.expired() ? 0 : entry->bytes;  // those are on their way out

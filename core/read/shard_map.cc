@@ -40,6 +40,7 @@ ShardMap::~ShardMap() {
 
 absl::Status ShardMap::Add(size_t number, const Pin& pin, const std::function<bool()>& stop) {
   Part& part = parts_[number];
+  if (part.offset == 0) HEADRACE_RETURN_IF_ERROR(index_.Add(*dataset_, part.shard));
   // Read, not touched: a file that was cut is a status.
   constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
   std::vector<uint8_t> piece(std::min(kPieceBytes, part.bytes));

@@ -1,5 +1,5 @@
-// A dataset's shards mapped read-only, for GPUs: which parts they may read. Nothing in this process looks at the mapped bytes, so a
-// file that is cut meanwhile is no SIGBUS.
+// A dataset's shards mapped read-only, for GPUs: which parts they may read, and their index in memory. Nothing in this process looks at
+// the mapped bytes, so a file that is cut meanwhile is no SIGBUS.
 #pragma once
 
 #include <atomic>
@@ -10,6 +10,7 @@
 
 #include "core/base/status.h"
 #include "core/shard/dataset.h"
+#include "core/shard/held_index.h"
 
 namespace headrace {
 
@@ -29,15 +30,16 @@ class ShardMap {
   // Of all shards.
   size_t num_parts() const { return parts_.size(); }
   uint64_t pinned_bytes() const { return pinned_bytes_.load(std::memory_order_relaxed); }
-  // Brings part `part` into memory, which blocks on the disk, then pins it. CANCELLED once `stop` says so; DATA_LOSS: the file is
-  // shorter than it was.
+  // Brings part `part` into memory, which blocks on the disk, then pins it; with a shard's first part its index. CANCELLED once `stop`
+  // says so; DATA_LOSS: a file is shorter than it was; RESOURCE_EXHAUSTED: no memory for the index.
   absl::Status Add(size_t part, const Pin& pin, const std::function<bool()>& stop);
 
   // Bytes of a shard's file as GPUs read them; null: they are not (yet) known to these.
   const uint8_t* Find(uint32_t shard, uint64_t offset, uint64_t bytes) const;
+  const HeldIndex& index() const { return index_; }
 
  private:
-  explicit ShardMap(std::shared_ptr<const Dataset> dataset) : dataset_(std::move(dataset)) {}
+  explicit ShardMap(std::shared_ptr<const Dataset> dataset) : dataset_(std::move(dataset)), index_(*dataset_) {}
   struct Shard {
     uint8_t* memory = nullptr;
     uint64_t bytes = 0;
@@ -50,6 +52,7 @@ class ShardMap {
   };
 
   const std::shared_ptr<const Dataset> dataset_;
+  HeldIndex index_;
   std::vector<Shard> shards_;
   std::vector<Part> parts_;
   std::vector<std::atomic<bool>> is_pinned_;  // by part

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/file.h"
 #include "core/shard/format.h"
+#include "core/shard/held_index.h"
 #include "core/shard/index_file.h"
 #include "core/shard/manifest.h"
 #include "core/shard/table_cache.h"
@@ -19,6 +20,12 @@ bool SameSchema(const std::vector<Field>& a, const std::vector<Field>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Field& x, const Field& y) {
     return x.name == y.name && x.kind == y.kind;
   });
+}
+
+// A part of a shard's index file where it is held in memory; else none.
+absl::Span<const uint8_t> HeldBytes(const HeldIndex* held, uint32_t shard, uint64_t offset, uint64_t bytes) {
+  const absl::Span<const uint8_t> index = held != nullptr ? held->Find(shard) : absl::Span<const uint8_t>();
+  return offset <= index.size() && bytes <= index.size() - offset ? index.subspan(offset, bytes) : absl::Span<const uint8_t>();
 }
 
 }  // namespace
@@ -112,16 +119,21 @@ int Dataset::FindField(const std::string& name) const {
   return -1;
 }
 
-absl::Status Dataset::ReadRow(uint64_t sample, SampleRow* row) const {
+absl::Status Dataset::ReadRow(uint64_t sample, SampleRow* row, const HeldIndex* held) const {
   if (sample >= size_) {
     return absl::OutOfRangeError(absl::StrCat("no sample ", sample, " in ", dir_, ", which has ", size_));
   }
   const auto [number, within] = Locate(sample);
   const Shard& shard = shards_[number];
-  uint8_t bytes[kMaxRowBytes];
-  // The message is only built for a failure: this runs once per sample served.
-  absl::Status status = ReadAt(shard.index.get(), bytes, layout_.row_bytes,
-                               shard.rows_offset + within * layout_.row_bytes, std::string());
+  const uint64_t offset = shard.rows_offset + within * layout_.row_bytes;
+  const uint8_t* bytes = HeldBytes(held, number, offset, layout_.row_bytes).data();
+  uint8_t read[kMaxRowBytes];
+  absl::Status status;
+  if (bytes == nullptr) {
+    // The message is only built for a failure: this runs once per sample served.
+    status = ReadAt(shard.index.get(), read, layout_.row_bytes, offset, std::string());
+    bytes = read;
+  }
   if (status.ok()) {
     status = DecodeRow(layout_, {shard.lmdb_bytes, shard.entries_bytes, &fields_}, sample, bytes, row);
   }
@@ -133,44 +145,54 @@ absl::Status Dataset::ReadRow(uint64_t sample, SampleRow* row) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> Dataset::ReadEntries(const SampleRow& row, ImageEntries* entries) const {
+absl::StatusOr<bool> Dataset::ReadEntries(const SampleRow& row, ImageEntries* entries, const HeldIndex* held) const {
   if (row.entries_bytes == 0 || image_field_ < 0) return false;
   const uint32_t number = row.values[static_cast<size_t>(image_field_)].location.shard;
-  const absl::Status status = TryReadEntries(shards_[number], number, row, entries);
+  const absl::Status status = TryReadEntries(shards_[number], number, row, held, entries);
   if (status.ok()) return true;
   return absl::DataLossError(absl::StrCat("shard ", number, ", sample ", row.sample, ": ", status.message(), " (",
                                           ShardIndexPath(dir_, number), ")"));
 }
 
-absl::Status Dataset::TryReadEntries(const Shard& shard, uint32_t number, const SampleRow& row,
+absl::Status Dataset::TryReadEntries(const Shard& shard, uint32_t number, const SampleRow& row, const HeldIndex* held,
                                      ImageEntries* entries) const {
   const int fd = shard.index.get();
-  entries->bytes_.resize(row.entries_bytes);
-  HEADRACE_RETURN_IF_ERROR(ReadAt(fd, entries->bytes_.data(), row.entries_bytes,
-                                  shard.entries_offset + row.entries_offset, std::string()));
+  const uint64_t offset = shard.entries_offset + row.entries_offset;
+  absl::Span<const uint8_t> bytes = HeldBytes(held, number, offset, row.entries_bytes);
+  const bool is_held = !bytes.empty(), is_checked = is_held && held->IsChecked(row.sample);
+  if (!is_held) {
+    entries->bytes_.resize(row.entries_bytes);
+    HEADRACE_RETURN_IF_ERROR(ReadAt(fd, entries->bytes_.data(), row.entries_bytes, offset, std::string()));
+    bytes = entries->bytes_;
+  }
   const uint64_t image_bytes = row.values[static_cast<size_t>(image_field_)].location.length;
-  HEADRACE_ASSIGN_OR_RETURN(entries->view_, EntryView::Parse(entries->bytes_, image_bytes));
+  HEADRACE_ASSIGN_OR_RETURN(entries->view_, EntryView::Parse(bytes, image_bytes, is_checked ? Sum::kTrusted : Sum::kChecked));
+  if (is_held && !is_checked) held->SetChecked(row.sample);
   JpegFrame& frame = entries->frame_;
-  frame = entries->view_.frame();
+  static_cast<JpegShape&>(frame) = entries->view_.frame();
   // A decoder plans with the row's numbers.
   if (frame.width != row.image.width || frame.height != row.image.height ||
       frame.num_components != row.image.components) {
     return absl::DataLossError("entry data of another image");
   }
   const uint64_t tables_offset = entries->view_.tables_offset();
+  entries->tables_number_ = uint64_t{number} << 44 ^ tables_offset;
   if (tables_offset > row.entries_offset && tables_offset - row.entries_offset < row.entries_bytes) {
-    const auto set = absl::MakeConstSpan(entries->bytes_).subspan(tables_offset - row.entries_offset);
-    HEADRACE_RETURN_IF_ERROR(ParseTables(set, &frame));
-    return ApplyTables(frame, &frame);
+    HEADRACE_RETURN_IF_ERROR(ParseTables(bytes.subspan(tables_offset - row.entries_offset), &frame));
+    return CheckTables(frame, frame);
   }
-  if (tables_->Find(number, tables_offset, &frame)) return ApplyTables(frame, &frame);
-  std::array<uint8_t, kMaxTablesBytes> set;
+  if (tables_->Find(number, tables_offset, &frame)) return CheckTables(frame, frame);
   const uint64_t room = shard.entries_bytes - std::min(shard.entries_bytes, tables_offset);
-  const size_t set_bytes = static_cast<size_t>(std::min<uint64_t>(room, set.size()));
-  HEADRACE_RETURN_IF_ERROR(ReadAt(fd, set.data(), set_bytes, shard.entries_offset + tables_offset, std::string()));
-  HEADRACE_RETURN_IF_ERROR(ParseTables({set.data(), set_bytes}, &frame));
+  const uint64_t set_bytes = std::min<uint64_t>(room, kMaxTablesBytes);
+  absl::Span<const uint8_t> set = HeldBytes(held, number, shard.entries_offset + tables_offset, set_bytes);
+  std::array<uint8_t, kMaxTablesBytes> read;
+  if (set.empty()) {
+    HEADRACE_RETURN_IF_ERROR(ReadAt(fd, read.data(), set_bytes, shard.entries_offset + tables_offset, std::string()));
+    set = {read.data(), set_bytes};
+  }
+  HEADRACE_RETURN_IF_ERROR(ParseTables(set, &frame));
   tables_->Insert(number, tables_offset, frame);
-  return ApplyTables(frame, &frame);
+  return CheckTables(frame, frame);
 }
 
 void Dataset::PrefetchEntries(const SampleRow& row) const {
@@ -182,6 +204,10 @@ void Dataset::PrefetchEntries(const SampleRow& row) const {
 
 uint64_t Dataset::all_shard_bytes() const {
   return std::accumulate(shards_.begin(), shards_.end(), uint64_t{0}, [](uint64_t sum, const Shard& shard) { return sum + shard.lmdb_bytes; });
+}
+
+uint64_t Dataset::all_index_bytes() const {
+  return std::accumulate(shards_.begin(), shards_.end(), uint64_t{0}, [](uint64_t sum, const Shard& shard) { return sum + shard.index_bytes; });
 }
 
 std::string Dataset::shard_path(uint32_t shard) const { return ShardLmdbPath(dir_, shard); }

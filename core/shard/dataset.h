@@ -80,10 +80,13 @@ class ImageEntries {
   // Both of the last Dataset::ReadEntries that returned true, until the next.
   const EntryView& view() const { return view_; }
   const JpegFrame& frame() const { return frame_; }  // view().frame() with its tables
+  // Which table set of the dataset these are: images that share one have the same number, not 0.
+  uint64_t tables_number() const { return tables_number_; }
 
  private:
   friend class Dataset;
-  std::vector<uint8_t> bytes_;  // what the view looks at
+  std::vector<uint8_t> bytes_;  // what the view looks at, unless the index is held in memory
+  uint64_t tables_number_ = 0;
   EntryView view_;
   JpegFrame frame_;
 };
@@ -95,6 +98,7 @@ struct RowLayout {
   uint32_t row_bytes = 0;
 };
 
+class HeldIndex;
 class TableCache;
 
 // Thread-safe after Open; immutable. Files stay open for the object's life, so a dataset that is replaced or deleted
@@ -118,16 +122,17 @@ class Dataset {
   const std::vector<std::string>& classes() const { return classes_; }
 
   // One pread. The row is checked against its checksum and the shard's size; DATA_LOSS names shard and sample.
-  // `row` is reused without allocating once it has its size.
-  absl::Status ReadRow(uint64_t sample, SampleRow* row) const;
+  // `row` is reused without allocating once it has its size. From `held`, where that has the row, without a pread.
+  absl::Status ReadRow(uint64_t sample, SampleRow* row, const HeldIndex* held = nullptr) const;
 
   // The entry data of the image in `row` (of ReadRow). True: `entries` has been filled. False: the image has none (no
   // JPEG, or one that cannot be decoded from within, or a dataset without entry data); decode it with its library.
   // DATA_LOSS naming shard and sample: the entry data is damaged, cut off, or of another image than the row describes; the
   // image itself may be whole. Whatever the bytes are, what `entries` gives stays inside the bounds that entry_data.h
   // states, and the scan inside the image's bytes. One pread of about 3 % of the image's size, and one more where tables
-  // are shared with an earlier image and were not used lately. Allocates only for entry data larger than any before.
-  absl::StatusOr<bool> ReadEntries(const SampleRow& row, ImageEntries* entries) const;
+  // are shared with an earlier image and were not used lately; or none, and `entries` points into `held`, where that has them.
+  // Allocates only for entry data larger than any before.
+  absl::StatusOr<bool> ReadEntries(const SampleRow& row, ImageEntries* entries, const HeldIndex* held = nullptr) const;
   // Tells the kernel that ReadEntries will come (posix_fadvise WILLNEED); does not wait.
   void PrefetchEntries(const SampleRow& row) const;
 
@@ -137,6 +142,9 @@ class Dataset {
   std::pair<uint32_t, uint64_t> Locate(uint64_t sample) const;
   uint64_t shard_bytes(uint32_t shard) const { return shards_[shard].lmdb_bytes; }
   uint64_t all_shard_bytes() const;
+  int index_fd(uint32_t shard) const { return shards_[shard].index.get(); }
+  uint64_t index_bytes(uint32_t shard) const { return shards_[shard].index_bytes; }
+  uint64_t all_index_bytes() const;
   uint64_t shard_first_sample(uint32_t shard) const { return shards_[shard].first_sample; }
 
  private:
@@ -146,7 +154,8 @@ class Dataset {
     uint64_t first_sample, num_samples, lmdb_bytes, index_bytes, rows_offset, entries_offset, entries_bytes;
   };
   Dataset();
-  absl::Status TryReadEntries(const Shard& shard, uint32_t number, const SampleRow& row, ImageEntries* entries) const;
+  absl::Status TryReadEntries(const Shard& shard, uint32_t number, const SampleRow& row, const HeldIndex* held,
+                              ImageEntries* entries) const;
 
   std::string dir_, hash_;
   uint64_t size_ = 0;

@@ -66,9 +66,9 @@ void SampleFiller::DrawFor(const SessionSpec& spec, const Target& target) {
              static_cast<int>(row_.image.oriented_height()), &draw_);
 }
 
-bool SampleFiller::ReadEntries(const SessionSpec& spec) {
+bool SampleFiller::ReadEntries(const SessionSpec& spec, const HeldIndex* held) {
   // Damaged entry data is no reason to lose a sample: its library decodes it as well.
-  return spec.dataset->ReadEntries(row_, &entries_).value_or(false);
+  return spec.dataset->ReadEntries(row_, &entries_, held).value_or(false);
 }
 
 absl::Status SampleFiller::FillImage(const SessionSpec& spec, const BatchLayout& layout, size_t i,
@@ -115,16 +115,17 @@ absl::Status SampleFiller::FillImage(const SessionSpec& spec, const BatchLayout&
 
 absl::Status SampleFiller::AddToBurst(const SessionSpec& spec, const BatchLayout& layout, uint64_t sample, const Target& target,
                                       Verify verify, VerifiedSamples* verified, const ShardMap* map, GpuLane* lane) {
-  HEADRACE_RETURN_IF_ERROR(spec.dataset->ReadRow(sample, &row_));
+  const HeldIndex* const held = map != nullptr ? &map->index() : nullptr;
+  HEADRACE_RETURN_IF_ERROR(spec.dataset->ReadRow(sample, &row_, held));
   if (spec.known_bad != nullptr && spec.known_bad->Find(sample, UINT32_MAX)) return absl::UnimplementedError("perhaps bad");
   const auto image = static_cast<size_t>(layout.device_field);
   for (size_t i = 0; i < layout.fields.size(); ++i) {
     if (i != image) HEADRACE_RETURN_IF_ERROR(FillField(spec, layout, i, target, verify, verified));
   }
-  if (!ReadEntries(spec)) return absl::UnimplementedError("no entry points");
+  if (!ReadEntries(spec, held)) return absl::UnimplementedError("no entry points");
   DrawFor(spec, target);
   HEADRACE_ASSIGN_OR_RETURN(const ByteRange planned,
-                            lane->Plan({&row_.image, &entries_.view(), &entries_.frame(), &draw_, target.place}));
+                            lane->Plan({&row_.image, &entries_.view(), &entries_.frame(), &draw_, target.place, entries_.tables_number()}));
   return AddBytes(spec, layout.dataset_fields[image], planned, verify, verified, map, lane);
 }
 
@@ -136,12 +137,7 @@ absl::Status SampleFiller::AddBytes(const SessionSpec& spec, int number, const B
   const uint64_t size = range.end - range.begin;
   if (map != nullptr && IsTrusted(dataset, row_, number, verify, verified)) {
     if (const uint8_t* bytes = map->Find(location.shard, location.offset + range.begin, size)) {
-      const uint64_t scan_end = uint64_t{entries_.frame().scan_offset} + entries_.view().scan_bytes();
-      absl::Span<const uint8_t> tail;
-      if (range.end > scan_end) {
-        HEADRACE_ASSIGN_OR_RETURN(tail, reader_.ReadRange(dataset, row_, number, scan_end, range.end, verify, verified));
-      }
-      return lane->AddMapped(bytes, tail);
+      return lane->AddMapped(bytes, size);
     }
   }
   HEADRACE_ASSIGN_OR_RETURN(uint8_t* const staged, lane->Stage(size));

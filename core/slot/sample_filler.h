@@ -50,7 +50,7 @@ class SampleFiller {
                         const ShardMap* map, GpuLane* lane);
   void DrawFor(const SessionSpec& spec, const Target& target);
   // Whether there are some, whose numbers make sense.
-  bool ReadEntries(const SessionSpec& spec);
+  bool ReadEntries(const SessionSpec& spec, const HeldIndex* held = nullptr);
 
   SampleReader reader_;
   SampleRenderer renderer_;

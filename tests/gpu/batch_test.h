@@ -25,7 +25,7 @@ class BatchMaker {
   virtual absl::StatusOr<ByteRange> Plan(const GpuSample& sample) = 0;
   virtual uint8_t* Stage(uint64_t bytes) = 0;
   virtual absl::Status AddStaged(uint64_t bytes) = 0;
-  virtual absl::Status AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail) = 0;
+  virtual absl::Status AddMapped(const uint8_t* bytes, uint64_t size) = 0;
   // Fills `out`. `left` gets the places of images whose data contradicts their entry points.
   virtual absl::Status Make(std::vector<uint8_t>* out, std::vector<uint32_t>* left) = 0;
 };
@@ -61,11 +61,9 @@ class BatchTest : public ::testing::Test {
     const absl::Span<const uint8_t> file(image.file);
     range.end = std::min<uint64_t>(range.end, file.size());
     if (mapped) {
-      const uint64_t scan_end = uint64_t{image.frame.scan_offset} + member->view->scan_bytes();
-      const uint64_t tail = std::min(range.end, scan_end);
       // Of its own, so that bytes behind those that were asked for are not there.
-      member->mapped.assign(file.begin() + static_cast<ptrdiff_t>(range.begin), file.begin() + static_cast<ptrdiff_t>(tail));
-      return maker->AddMapped(member->mapped.data(), file.subspan(tail, range.end - tail));
+      member->mapped.assign(file.begin() + static_cast<ptrdiff_t>(range.begin), file.begin() + static_cast<ptrdiff_t>(range.end));
+      return maker->AddMapped(member->mapped.data(), member->mapped.size());
     }
     std::copy(file.begin() + static_cast<ptrdiff_t>(range.begin), file.begin() + static_cast<ptrdiff_t>(range.end),
               maker->Stage(range.end - range.begin));

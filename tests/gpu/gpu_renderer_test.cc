@@ -13,13 +13,25 @@ using testing::BatchMember;
 class GpuMaker : public testing::BatchMaker {
  public:
   explicit GpuMaker(GpuRenderer* gpu) : gpu_(gpu) {}
-  ~GpuMaker() override { cudaFree(memory_); }
+  ~GpuMaker() override {
+    cudaFree(memory_);
+    for (void* pinned : pinned_) cudaFreeHost(pinned);
+  }
   absl::Status Begin(const Recipe& recipe) override { return gpu_->Begin(recipe); }
   absl::StatusOr<ByteRange> Plan(const GpuSample& sample) override { return gpu_->Plan(sample); }
   uint8_t* Stage(uint64_t bytes) override { return *gpu_->Stage(bytes); }
   absl::Status AddStaged(uint64_t bytes) override { return gpu_->AddStaged(bytes); }
-  // Of memory that is not pinned CUDA makes a copy first.
-  absl::Status AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail) override { return gpu_->AddMapped(bytes, tail); }
+  // At odd addresses, as they lie in a shard, up to the end of what is pinned.
+  absl::Status AddMapped(const uint8_t* bytes, uint64_t size) override {
+    constexpr uint64_t kPageBytes = 4096;
+    const uint64_t room = (size + kPageBytes - 1) / kPageBytes * kPageBytes;
+    void* pinned = nullptr;
+    EXPECT_EQ(cudaMallocHost(&pinned, room), cudaSuccess);
+    pinned_.push_back(pinned);
+    uint8_t* const at = static_cast<uint8_t*>(pinned) + (room - size);
+    std::copy_n(bytes, size, at);
+    return gpu_->AddMapped(at, size);
+  }
   absl::Status Make(std::vector<uint8_t>* out, std::vector<uint32_t>* left) override {
     EXPECT_EQ(cudaFree(memory_), cudaSuccess);
     EXPECT_EQ(cudaMalloc(&memory_, out->size()), cudaSuccess);
@@ -27,12 +39,14 @@ class GpuMaker : public testing::BatchMaker {
     HEADRACE_RETURN_IF_ERROR(gpu_->Launch(memory_));
     HEADRACE_RETURN_IF_ERROR(gpu_->Finish(left));
     EXPECT_EQ(cudaMemcpy(out->data(), memory_, out->size(), cudaMemcpyDeviceToHost), cudaSuccess);
+    for (void* pinned : std::exchange(pinned_, {})) EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
     return absl::OkStatus();
   }
 
  private:
   GpuRenderer* const gpu_;
   void* memory_ = nullptr;
+  std::vector<void*> pinned_;
 };
 
 class GpuRendererTest : public testing::BatchTest {

@@ -18,10 +18,15 @@ uint32_t UnstuffRun(const Burst& burst, const Image& image, uint32_t index) {
   uint8_t* out = reinterpret_cast<uint8_t*>(burst.words + run.words);
   uint32_t length = 0, previous = 0;
   bool marker = false;
+  if (image.restart_interval > 0) {
+    std::copy_n(DataOf(burst, image) + run.begin, run.end - run.begin, out);
+    return run.end - run.begin;
+  }
   for (uint32_t at = run.begin; at < run.end; at += 4) {
-    const uint32_t word = LoadBytes(DataOf(burst, image), at);
-    uint32_t packed;
-    const uint32_t kept = UnstuffWord(word, std::min(run.end - at, 4u), previous, &packed, &marker);
+    const uint32_t size = std::min(run.end - at, 4u);
+    uint32_t word = 0, packed;
+    std::memcpy(&word, DataOf(burst, image) + at, size);
+    const uint32_t kept = UnstuffWord(word, size, previous, &packed, &marker);
     for (uint32_t i = 0; i < kept; ++i) out[length++] = static_cast<uint8_t>(packed >> (8 * i));
     previous = word >> 24;
   }
@@ -48,7 +53,6 @@ void ForEach(const Burst& burst, const Chunks& chunks, const Work& work) {
 
 void RunGroup(const Burst& burst, const Chunks* tasks) {
   ForEach(burst, tasks[kEntropy], [&](const Image& image, const Chunk& chunk) {
-    if (image.restart_interval > 0) return;
     for (uint32_t i = chunk.first; i < std::min(chunk.first + kRunsPerChunk, image.num_runs); ++i) {
       burst.lengths[image.first_run + i] = UnstuffRun(burst, image, i);
     }
@@ -79,8 +83,15 @@ void RunBurst(const Burst& burst) {
   std::fill_n(burst.coefficients, burst.num_blocks * 64, int16_t{0});
   std::fill_n(burst.failed, burst.num_images, uint8_t{0});
   for (uint32_t table = 0; table < burst.num_tables; ++table) {
-    for (uint32_t i = 0; i < 1 << kLookupBits; ++i) burst.tables[table].lookup[i] = LookupEntry(burst.codes[table], i);
-    burst.tables[table].codes = burst.codes[table];
+    HuffmanTable& made = burst.tables[table];
+    MakeCodes(burst.specs[table], 0, 1, &made.codes);
+    for (uint32_t i = 0; i < 1 << kLookupBits; ++i) made.lookup[i] = LookupEntry(made.codes, i);
+  }
+  for (uint32_t i = 0; i < burst.num_images; ++i) {
+    if (!EndsAsItMust(burst, burst.images[i])) burst.failed[i] = 1;
+    for (const Axis& axis : {burst.images[i].horizontal, burst.images[i].vertical}) {
+      for (uint32_t output = 0; axis.taps > 0 && output < axis.outputs; ++output) MakeOutput(burst, axis, output);
+    }
   }
   for (const Chunks(&tasks)[kTasks] : burst.chunks) RunGroup(burst, tasks);
 }

@@ -20,7 +20,7 @@ class HostMaker : public testing::BatchMaker {
   absl::StatusOr<ByteRange> Plan(const GpuSample& sample) override { return planner_.Plan(sample); }
   uint8_t* Stage(uint64_t bytes) override { return planner_.Stage(bytes); }
   absl::Status AddStaged(uint64_t bytes) override { return planner_.AddStaged(bytes); }
-  absl::Status AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail) override { return planner_.AddMapped(bytes, tail); }
+  absl::Status AddMapped(const uint8_t* bytes, uint64_t size) override { return planner_.AddMapped(bytes, size); }
   absl::Status Make(std::vector<uint8_t>* out, std::vector<uint32_t>* left) override {
     const gpu::Layout layout = LayOut(planner_);
     brought_.assign(layout.brought_bytes, 0xA5);
@@ -28,10 +28,8 @@ class HostMaker : public testing::BatchMaker {
     for (const gpu::Layout::Piece& piece : layout.pieces) {
       std::copy_n(static_cast<const uint8_t*>(piece.from), piece.bytes, brought_.data() + piece.at);
     }
-    for (const gpu::Planner::Fetch& fetch : planner_.fetches) {
-      std::copy_n(fetch.from, fetch.bytes, brought_.data() + layout.mapped + fetch.to);
-    }
-    const gpu::Burst burst = PlaceBurst(planner_, layout, brought_.data(), written_.data(), out->data());
+    failed_.resize(planner_.images.size());
+    const gpu::Burst burst = PlaceBurst(planner_, layout, brought_.data(), written_.data(), failed_.data(), out->data());
     testing::RunBurst(burst);
     for (uint32_t i = 0; i < burst.num_images; ++i) {
       if (burst.failed[i] != 0) left->push_back(burst.images[i].sample);
@@ -41,7 +39,7 @@ class HostMaker : public testing::BatchMaker {
 
  private:
   gpu::Planner planner_{std::pmr::new_delete_resource()};
-  std::vector<uint8_t> brought_, written_;
+  std::vector<uint8_t> brought_, written_, failed_;
 };
 
 using HostBurst = BatchTest;

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "core/shard/dataset.h"
+#include "core/shard/held_index.h"
 #include "core/shard/index_file.h"
 #include "core/shard/manifest.h"
 #include "core/base/file.h"
@@ -54,7 +55,7 @@ void WriteBytes(const std::string& path, const std::string& bytes) {
 // All that a decoder can learn from entries, as one number.
 uint64_t Digest(const EntryView& view, const JpegFrame& frame) {
   std::string all = EncodeTables(frame);
-  const JpegFrame& shape = view.frame();
+  const JpegShape& shape = view.frame();
   for (uint32_t number : {uint32_t{shape.width}, uint32_t{shape.height}, uint32_t{shape.num_components},
                           shape.restart_interval, shape.scan_offset, view.scan_bytes(),
                           static_cast<uint32_t>(view.interval()), static_cast<uint32_t>(shape.color)}) {
@@ -81,13 +82,13 @@ uint64_t Digest(const EntryView& view, const JpegFrame& frame) {
 }
 
 // Of every sample; 0 where ReadEntries fails.
-std::vector<uint64_t> Digests(const Dataset& dataset) {
+std::vector<uint64_t> Digests(const Dataset& dataset, const HeldIndex* held = nullptr) {
   std::vector<uint64_t> digests;
   SampleRow row;
   ImageEntries entries;
   for (uint64_t sample = 0; sample < dataset.size(); ++sample) {
-    EXPECT_TRUE(dataset.ReadRow(sample, &row).ok());
-    const absl::StatusOr<bool> has = dataset.ReadEntries(row, &entries);
+    EXPECT_TRUE(dataset.ReadRow(sample, &row, held).ok());
+    const absl::StatusOr<bool> has = dataset.ReadEntries(row, &entries, held);
     if (!has.ok()) {
       EXPECT_TRUE(absl::IsDataLoss(has.status())) << has.status();
       EXPECT_THAT(has.status().ToString(), HasSubstr("sample " + std::to_string(sample)));
@@ -132,6 +133,34 @@ TEST_F(EntriesOfADataset, AreWholeAndEqualTablesAreStoredOnce) {
   EXPECT_EQ(end, header_.entries_bytes);
   EXPECT_LT(owners, 5u) << "libjpeg's own tables at one quality";
   EXPECT_EQ(header_.entry_interval, 8u);
+}
+
+TEST_F(EntriesOfADataset, AreReadFromAHeldIndexAlsoWhenTheFileIsGone) {
+  const std::vector<uint64_t> expected = Digests(*dataset_);
+  HeldIndex held(*dataset_), late(*dataset_);
+  EXPECT_EQ(Digests(*dataset_, &held), expected) << "not there yet";
+  EXPECT_TRUE(held.Find(0).empty());
+  ASSERT_TRUE(held.Add(*dataset_, 0).ok());
+  EXPECT_EQ(held.Find(0).size(), dataset_->all_index_bytes());
+  std::filesystem::resize_file(path_, index_.size() / 2);
+  EXPECT_EQ(Digests(*dataset_, &held), expected);
+  EXPECT_TRUE(held.IsChecked(dataset_->size() - 1));
+  EXPECT_EQ(Digests(*dataset_, &held), expected) << "without looking at the checksums again";
+  const absl::Status cut = late.Add(*dataset_, 0);
+  EXPECT_TRUE(absl::IsDataLoss(cut)) << cut;
+  EXPECT_THAT(cut.ToString(), HasSubstr("00000.index"));
+}
+
+TEST_F(EntriesOfADataset, DamagedInAHeldIndexAreFoundByTheirChecksum) {
+  std::string changed = index_;
+  changed[header_.entries_offset() + 70] ^= 1;
+  WriteBytes(path_, changed);
+  HeldIndex held(*dataset_);
+  ASSERT_TRUE(held.Add(*dataset_, 0).ok());
+  const std::vector<uint64_t> digests = Digests(*dataset_, &held);
+  EXPECT_EQ(digests[0], 0u);
+  EXPECT_EQ(Digests(*dataset_, &held), digests) << "a wrong checksum stays wrong";
+  EXPECT_EQ(std::count(digests.begin(), digests.end(), 0u), 1);
 }
 
 TEST_F(EntriesOfADataset, AreReadByManyThreadsWithoutAllocating) {

@@ -154,13 +154,9 @@ class FakeLane : public GpuLane {
     Require(bytes <= staged_.size(), "more bytes added than were staged");
     return Add({staged_.data(), bytes});
   }
-  absl::Status AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail) override {
-    const JpegFrame& frame = *sample_.frame;
-    const uint64_t scan_end = uint64_t{frame.scan_offset} + sample_.entries->scan_bytes();
-    const uint64_t end = std::min(range_.end, scan_end);
-    Require(machine_->With([&] { return machine_->IsPinned(bytes, end - range_.begin); }), "bytes that are not pinned");
-    staged_.assign(bytes, bytes + (end - range_.begin));
-    staged_.insert(staged_.end(), tail.begin(), tail.end());
+  absl::Status AddMapped(const uint8_t* bytes, uint64_t size) override {
+    Require(machine_->With([&] { return machine_->IsPinned(bytes, size); }), "bytes that are not pinned");
+    staged_.assign(bytes, bytes + size);
     Count([](FakeGpuCounts* counts) { ++counts->mapped; });
     return Add(staged_);
   }

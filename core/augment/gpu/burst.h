@@ -14,7 +14,13 @@ inline constexpr int kMaxComponents = 4;
 inline constexpr int kMaxTables = 8;  // of one image: four for DC, four for AC
 inline constexpr int kMaxBlocksPerMcu = 10;
 
-// As in core/decode/entry/canonical_codes.h.
+// A Huffman table as DHT gives it.
+struct HuffmanSymbols {
+  uint8_t counts[16];
+  uint8_t symbols[256];
+};
+static_assert(sizeof(HuffmanSymbols) % 4 == 0);
+// As in core/decode/entry/code_limits.h.
 struct HuffmanCodes {
   uint32_t limit[17];
   int32_t offset[17];
@@ -42,16 +48,21 @@ struct Component {
   uint32_t stride;
 };
 
+// Whose weights of an axis the GPU makes (core/augment/filter_math.h); those of the others are brought.
+enum class AxisKernel : uint32_t { kBrought, kBox, kBilinear, kBicubic };
+
 // One pass of a resize, or none: out[i] = Σ weights[i · taps + t] · in[start[i] + t], in 22 bits.
 struct Axis {
   uint32_t outputs, taps;  // taps 0: nothing changes along this axis
-  uint32_t start;          // offset in the burst's numbers, `outputs` of them
+  uint32_t start;          // offset among the burst's numbers that came the same way, `outputs` of them
   uint32_t weights;        // likewise, outputs · taps
   int32_t origin;          // what `start` counts from: the input that is held first
+  AxisKernel kernel;
+  int32_t in, out, first;  // for the kernel: from `in` to `out` samples, the outputs from `first` on
 };
 
 struct Image {
-  uint64_t bytes;                  // its bytes' offset among the burst's that came the same way
+  uint64_t bytes;                  // its bytes' offset among those that were staged, or their address
   uint32_t num_components;
   JpegColor color;
   uint32_t tables[kMaxTables];     // numbers among the burst's: 0 … 3 DC, 4 … 7 AC
@@ -59,17 +70,18 @@ struct Image {
   uint32_t first_run, num_runs, num_blocks;
   uint32_t restart_interval, mcus_per_row, mcu_rows;
   uint32_t first_mcu, first_row, last_mcu;  // held
-  // Its entry points: as in the index, `runs_per_row` and one more for each row that is held.
+  // Its entry points: as in the index, whole rows, all that are held and one word more.
   uint32_t entries, rows;          // offsets among the burst's words of entries, and its rows
   uint32_t words_per_entry, interval, segments_per_row, first_segment, runs_per_row;
   uint32_t scan_bytes;             // to the marker behind it
   uint32_t max_run_bytes;          // of a whole segment's MCUs, at most
+  uint32_t end, end_bytes;         // of its bytes those in which it must end; 0 bytes: its last row is not needed
   // The part of the oriented image that is needed, and how the oriented image lies in the stored one.
   int32_t top, left, height, width;
   int32_t stored_height, stored_width;
   uint8_t flip_rows, flip_columns, transpose;
   uint8_t vertical_first, mirrored, upside_down;
-  uint8_t is_mapped;               // how its bytes came
+  uint8_t is_mapped;               // its bytes lie in a pinned file
   uint8_t over_coefficients;       // its pixels lie where its coefficients were, which nobody needs any more
   uint64_t pixels, between;        // offsets among the samples or there: three planes each, before and between the passes
   uint32_t pixel_stride, between_stride, between_height;
@@ -112,23 +124,23 @@ struct Output {
 
 // All pointers are the GPU's, or all the host's.
 struct Burst {
-  const uint8_t* data[2];          // the images' bytes: staged, and mapped
+  const uint8_t* staged;           // images' bytes, in the host's memory like those in pinned files: each is read once
   const Image* images;
   const Row* rows;
   const uint64_t* entries;
-  const HuffmanCodes* codes;
+  const HuffmanSymbols* specs;
   const uint16_t* quant;           // 64 each, in natural order
-  const int32_t* numbers;
+  int32_t* numbers[2];             // of axes: brought, and made
   uint8_t natural[64];             // zigzag index → natural index
   Chunks chunks[kGroups][kTasks];
   uint64_t num_blocks;
-  HuffmanTable* tables;            // made of the codes
+  HuffmanTable* tables;            // made of them
   uint32_t num_tables;
   uint32_t* words;                 // the segments without stuffed zeros
   uint32_t* lengths;               // by run: its bytes there; UINT32_MAX: there is a marker inside
   int16_t* coefficients;
   uint8_t* samples;
-  uint8_t* failed;                 // by image: 1 when its data contradicts its entry points
+  uint8_t* failed;                 // by image: 1 when its data contradicts its entry points; in the host's memory
   uint32_t num_images;
   void* out;                       // the batch's elements
   const uint32_t* values;          // the element of every byte, per channel: [3][256]

@@ -7,6 +7,8 @@
 #include "core/augment/gpu/burst.h"
 #include "core/augment/gpu/machine.h"
 #include "core/base/host_device.h"
+#include "core/decode/entry/code_limits.h"
+#include "core/decode/entry/end_marker.h"
 #include "core/decode/entry/entry_word.h"
 
 namespace headrace::gpu {
@@ -23,14 +25,21 @@ struct Run {
   int16_t dc[kMaxComponents], next_dc[kMaxComponents];
 };
 
-HEADRACE_GPU inline const uint8_t* DataOf(const Burst& burst, const Image& image) { return burst.data[image.is_mapped] + image.bytes; }
+HEADRACE_GPU inline const uint8_t* DataOf(const Burst& burst, const Image& image) {
+  return image.is_mapped ? reinterpret_cast<const uint8_t*>(image.bytes) : burst.staged + image.bytes;
+}
+
+// Whether what follows the entropy-coded data is the image's end, if its last row is needed.
+HEADRACE_GPU inline bool EndsAsItMust(const Burst& burst, const Image& image) {
+  return image.end_bytes == 0 || IsEnd(DataOf(burst, image) + image.end, image.end_bytes);
+}
 
 // Run `index` of the image. False when its entries contradict each other: then it is an empty one at the burst's first word.
 HEADRACE_GPU inline bool MakeRun(const Burst& burst, const Image& image, uint32_t index, Run* run) {
   const uint32_t line = index / image.runs_per_row, place = index % image.runs_per_row;
   const uint32_t segment = image.first_segment + place;
   const Row& row = burst.rows[image.rows + line];
-  const uint64_t* entry = burst.entries + image.entries + (line * (image.runs_per_row + 1) + place) * image.words_per_entry;
+  const uint64_t* entry = burst.entries + image.entries + (line * image.segments_per_row + segment) * image.words_per_entry;
   const uint64_t* next = entry + image.words_per_entry;
   const bool row_ends = segment + 1 == image.segments_per_row;
   run->row = image.first_row + line;
@@ -183,6 +192,12 @@ HEADRACE_GPU inline uint32_t FindCode(const HuffmanCodes& codes, uint32_t head, 
   if (bits > 16) return 0;
   const uint32_t index = (head >> (16 - bits)) + static_cast<uint32_t>(codes.offset[bits]);
   return bits << 8 | codes.symbols[index & 255];
+}
+
+// A thread's share of it.
+HEADRACE_GPU inline void MakeCodes(const HuffmanSymbols& spec, uint32_t thread, uint32_t threads, HuffmanCodes* codes) {
+  if (thread == 0) FindCodeLimits(spec.counts, codes->limit, codes->offset);
+  for (uint32_t i = thread; i < 256; i += threads) codes->symbols[i] = spec.symbols[i];
 }
 
 // Entry `i` of the table's look-up.
@@ -358,7 +373,7 @@ HEADRACE_GPU inline bool EndsRight(const Image& image, const Run& run, uint32_t 
 // A segment in parts, between restart markers.
 HEADRACE_GPU inline Outcome WalkParts(const Burst& burst, const Shared& shared, const Run& run) {
   const Image& image = shared.image;
-  const uint8_t* data = DataOf(burst, image);
+  const uint8_t* data = reinterpret_cast<const uint8_t*>(burst.words + run.words) - run.begin;  // as Unstuff left them: all of them
   Walk<FileReader> walk(burst, shared, run, FileReader(data, run.begin, run.end, run.bit));
   for (uint32_t done = 0; done < run.decoded;) {
     const uint32_t index = run.row * image.mcus_per_row + run.mcu + done;

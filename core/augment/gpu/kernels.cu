@@ -1,5 +1,7 @@
 #include <cuda_runtime.h>
 
+#include <cstddef>
+
 #include "core/augment/gpu/entropy.h"
 #include "core/augment/gpu/kernels.h"
 #include "core/augment/gpu/pixels.h"
@@ -29,21 +31,52 @@ __device__ void Fill(const Burst& burst, const Chunk& chunk, Shared* shared) {
   __syncthreads();
 }
 
-// A block per table.
-__global__ void MakeTables(const Burst burst) {
+constexpr size_t kMaxPieces = 32;
+constexpr int kBringBlocks = 64;
+struct Brought {
+  BroughtPiece pieces[kMaxPieces];
+};
+
+// A kernel rather than the copy engine, so that no burst waits for that one.
+__global__ void Bring(const Brought brought, uint32_t count) {
+  const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
+  for (uint32_t i = 0; i < count; ++i) {
+    const BroughtPiece& piece = brought.pieces[i];
+    const uint64_t fours = piece.bytes / 16, words = piece.bytes / 4;
+    for (uint64_t k = thread; k < fours; k += threads) static_cast<uint4*>(piece.to)[k] = static_cast<const uint4*>(piece.from)[k];
+    for (uint64_t k = 4 * fours + thread; k < words; k += threads) {
+      static_cast<uint32_t*>(piece.to)[k] = static_cast<const uint32_t*>(piece.from)[k];
+    }
+  }
+}
+
+// A block per table, and two per image for its axes.
+__global__ void Prepare(const Burst burst) {
+  if (blockIdx.x >= burst.num_tables) {
+    const uint32_t number = blockIdx.x - burst.num_tables;
+    const Image& image = burst.images[number / 2];
+    if (number % 2 == 0 && threadIdx.x == 0 && !EndsAsItMust(burst, image)) burst.failed[number / 2] = 1;
+    const Axis axis = number % 2 == 0 ? image.horizontal : image.vertical;
+    if (axis.taps == 0 || axis.kernel == AxisKernel::kBrought) return;
+    for (uint32_t i = threadIdx.x; i < axis.outputs; i += blockDim.x) MakeOutput(burst, axis, i);
+    return;
+  }
   __shared__ HuffmanCodes codes;
-  CopyShared(&codes, burst.codes + blockIdx.x);
+  __shared__ HuffmanSymbols spec;
+  CopyShared(&spec, burst.specs + blockIdx.x);
+  __syncthreads();
+  MakeCodes(spec, threadIdx.x, blockDim.x, &codes);
   __syncthreads();
   HuffmanTable* table = burst.tables + blockIdx.x;
   for (uint32_t i = threadIdx.x; i < 1 << kLookupBits; i += blockDim.x) table->lookup[i] = LookupEntry(codes, i);
   CopyShared(&table->codes, &codes);
 }
 
-// Removes the zeros stuffed behind 0xFF, a warp per segment, 128 bytes a turn.
+// Fetches the images' bytes from the host's memory, and removes the zeros stuffed behind 0xFF, a warp per segment, 128 bytes a turn. Of
+// images with restart markers they all stay.
 __global__ void Unstuff(const Burst burst, const Chunk* chunks) {
   const Chunk chunk = chunks[blockIdx.x];
   const Image& image = burst.images[chunk.image];
-  if (image.restart_interval > 0) return;
   const uint8_t* data = DataOf(burst, image);
   const uint32_t lane = threadIdx.x % 32;
   const uint32_t last = min(chunk.first + kRunsPerChunk, image.num_runs);
@@ -53,13 +86,28 @@ __global__ void Unstuff(const Burst burst, const Chunk* chunks) {
       if (lane == 0) burst.lengths[image.first_run + index] = UINT32_MAX;
       continue;
     }
-    uint8_t* out = reinterpret_cast<uint8_t*>(burst.words + run.words);
+    uint32_t* const out_words = burst.words + run.words;
+    uint8_t* const out = reinterpret_cast<uint8_t*>(out_words);
+    // Aligned words that hold bytes of the segment and no others, and how far it lies behind their beginning.
+    const uint64_t address = reinterpret_cast<uint64_t>(data + run.begin);
+    const uint32_t* const words = reinterpret_cast<const uint32_t*>(address & ~uint64_t{3});
+    const uint32_t skipped = address & 3, size = run.end - run.begin, num_words = (skipped + size + 3) / 4;
+    uint32_t mine = lane < num_words ? words[lane] : 0;
     uint32_t length = 0, before = 0;  // the byte before this turn's
     bool marker = false;
-    for (uint32_t at = run.begin; at < run.end; at += 128) {
-      const uint32_t mine = at + 4 * lane;
-      const uint32_t word = LoadBytes(data, mine);
-      const uint32_t left = mine < run.end ? min(run.end - mine, 4u) : 0;
+    for (uint32_t at = 0; at < size; at += 128) {
+      const uint32_t number = at / 4 + 32 + lane;
+      const uint32_t ahead = number < num_words ? words[number] : 0;  // on its way while this turn's are at hand
+      uint32_t next = __shfl_down_sync(0xFFFFFFFF, mine, 1);
+      const uint32_t first_ahead = __shfl_sync(0xFFFFFFFF, ahead, 0);
+      if (lane == 31) next = first_ahead;
+      const uint32_t word = __funnelshift_r(mine, next, 8 * skipped);
+      mine = ahead;
+      const uint32_t behind = at + 4 * lane, left = behind < size ? min(size - behind, 4u) : 0;
+      if (image.restart_interval > 0) {
+        if (left > 0) out_words[at / 4 + lane] = word;
+        continue;
+      }
       uint32_t previous = __shfl_up_sync(0xFFFFFFFF, word >> 24, 1);
       if (lane == 0) previous = before;
       before = __shfl_sync(0xFFFFFFFF, word >> 24, 31);
@@ -73,6 +121,7 @@ __global__ void Unstuff(const Burst burst, const Chunk* chunks) {
       for (uint32_t i = 0; i < kept; ++i) out[length + sum - kept + i] = static_cast<uint8_t>(packed >> (8 * i));
       length += __shfl_sync(0xFFFFFFFF, sum, 31);
     }
+    if (image.restart_interval > 0) continue;
     marker = __any_sync(0xFFFFFFFF, marker);
     if (lane < 4) out[length + lane] = 0;
     if (lane == 0) burst.lengths[image.first_run + index] = marker ? UINT32_MAX : length;
@@ -131,10 +180,16 @@ __global__ void LastPass(const Burst burst, const Chunk* chunks) {
 
 }  // namespace
 
+int BringBurst(const BroughtPiece* pieces, size_t count, void* stream) {
+  Brought brought = {};
+  if (count > kMaxPieces) return cudaErrorInvalidValue;
+  for (size_t i = 0; i < count; ++i) brought.pieces[i] = pieces[i];
+  Bring<<<kBringBlocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(brought, static_cast<uint32_t>(count));
+  return cudaGetLastError();
+}
+
 int ClearBurst(const Burst& burst, void* stream) {
-  const auto on = static_cast<cudaStream_t>(stream);
-  const cudaError_t error = cudaMemsetAsync(burst.coefficients, 0, burst.num_blocks * 64 * sizeof(int16_t), on);
-  return error != cudaSuccess ? error : cudaMemsetAsync(burst.failed, 0, burst.num_images, on);
+  return cudaMemsetAsync(burst.coefficients, 0, burst.num_blocks * 64 * sizeof(int16_t), static_cast<cudaStream_t>(stream));
 }
 
 namespace {
@@ -158,7 +213,7 @@ int LaunchBurst(const Burst& burst, const Lanes& lanes) {
   const auto main = static_cast<cudaStream_t>(lanes.main), side = static_cast<cudaStream_t>(lanes.side);
   const auto fork = static_cast<cudaEvent_t>(lanes.fork), join = static_cast<cudaEvent_t>(lanes.join);
   (void)cudaGetLastError();  // that of a call that failed without harm is not ours
-  if (burst.num_tables > 0) MakeTables<<<burst.num_tables, 128, 0, main>>>(burst);
+  if (burst.num_images > 0) Prepare<<<burst.num_tables + 2 * burst.num_images, 128, 0, main>>>(burst);
   cudaError_t error = cudaEventRecord(fork, main);
   if (error == cudaSuccess) error = cudaStreamWaitEvent(side, fork, 0);
   if (error != cudaSuccess) return error;

@@ -1,6 +1,8 @@
 // The kernels of one burst, started in order without waiting in between.
 #pragma once
 
+#include <cstddef>
+
 #include "core/augment/gpu/burst.h"
 
 namespace headrace::gpu {
@@ -13,7 +15,16 @@ struct Lanes {
   void* join;
 };
 
-// Both return at once. 0, or CUDA's error.
+// From pinned host memory to the GPU's, both aligned to 16; whole words.
+struct BroughtPiece {
+  const void* from;
+  void* to;
+  uint64_t bytes;
+};
+
+// All return at once. 0, or CUDA's error.
+// What the burst's pointers point to, before it is launched.
+int BringBurst(const BroughtPiece* pieces, size_t count, void* stream);
 // Before LaunchBurst: the coefficients, to zero.
 int ClearBurst(const Burst& burst, void* stream);
 // On the main lane it is all behind what is there, and before what follows.

@@ -25,20 +25,17 @@ Layout LayOut(const Planner& planner) {
   bring(planner.images);
   bring(planner.rows);
   bring(planner.entries);
-  bring(planner.codes);
+  bring(planner.specs);
   bring(planner.quant);
   bring(planner.numbers);
   for (const auto& group : planner.chunks) {
     for (const auto& list : group) bring(list);
   }
   bring(planner.values);
-  bring(planner.staged);
-  layout.mapped = end;
-  layout.brought_bytes = RoundUp(end + planner.mapped_bytes);
-  end = 0;
+  layout.brought_bytes = std::exchange(end, 0);
   const auto take = [&](uint64_t bytes) { return std::exchange(end, RoundUp(end + bytes)); };
-  layout.failed = take(planner.images.size());
-  layout.tables = take(planner.codes.size() * sizeof(HuffmanTable));
+  layout.tables = take(planner.specs.size() * sizeof(HuffmanTable));
+  layout.made_numbers = take(planner.num_made_numbers * sizeof(int32_t));
   layout.lengths = take(planner.num_runs * sizeof(uint32_t));
   layout.words = take(planner.num_words * sizeof(uint32_t));
   layout.coefficients = take(planner.num_blocks * 64 * sizeof(int16_t));
@@ -47,7 +44,7 @@ Layout LayOut(const Planner& planner) {
   return layout;
 }
 
-Burst PlaceBurst(const Planner& planner, const Layout& layout, uint8_t* brought, uint8_t* written, void* out) {
+Burst PlaceBurst(const Planner& planner, const Layout& layout, uint8_t* brought, uint8_t* written, uint8_t* failed, void* out) {
   Burst burst = {};
   const auto place = [&](uint8_t* at, auto* member) { *member = reinterpret_cast<std::remove_pointer_t<decltype(member)>>(at); };
   const Layout::Piece* next = layout.pieces.data();
@@ -55,9 +52,9 @@ Burst PlaceBurst(const Planner& planner, const Layout& layout, uint8_t* brought,
   take(&burst.images);
   take(&burst.rows);
   take(&burst.entries);
-  take(&burst.codes);
+  take(&burst.specs);
   take(&burst.quant);
-  take(&burst.numbers);
+  take(&burst.numbers[0]);
   for (size_t group = 0; group < kGroups; ++group) {
     for (size_t task = 0; task < kTasks; ++task) {
       take(&burst.chunks[group][task].chunks);
@@ -65,11 +62,11 @@ Burst PlaceBurst(const Planner& planner, const Layout& layout, uint8_t* brought,
     }
   }
   take(&burst.values);
-  take(&burst.data[0]);
-  burst.data[1] = brought + layout.mapped;
-  place(written + layout.failed, &burst.failed);
+  burst.staged = planner.staged.data();
+  burst.failed = failed;
   place(written + layout.tables, &burst.tables);
-  burst.num_tables = static_cast<uint32_t>(planner.codes.size());
+  burst.num_tables = static_cast<uint32_t>(planner.specs.size());
+  place(written + layout.made_numbers, &burst.numbers[1]);
   place(written + layout.lengths, &burst.lengths);
   place(written + layout.words, &burst.words);
   place(written + layout.coefficients, &burst.coefficients);

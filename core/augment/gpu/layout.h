@@ -16,13 +16,14 @@ struct Layout {
     const void* from;
     uint64_t bytes, at;
   };
-  std::array<Piece, 8 + kGroups * kTasks> pieces;
-  uint64_t mapped, brought_bytes;  // where the mapped images' bytes go
-  uint64_t failed, tables, lengths, words, coefficients, planes, written_bytes;
+  static constexpr size_t kPieces = 7 + kGroups * kTasks;
+  std::array<Piece, kPieces> pieces;
+  uint64_t brought_bytes;
+  uint64_t tables, made_numbers, lengths, words, coefficients, planes, written_bytes;
 };
 
 Layout LayOut(const Planner& planner);
-// The burst in these memories, aligned like their parts, for a batch at `out`. Touches none of them.
-Burst PlaceBurst(const Planner& planner, const Layout& layout, uint8_t* brought, uint8_t* written, void* out);
+// The burst in these memories, aligned like their parts, for a batch at `out`; `failed` has a byte for each image. Touches none of them.
+Burst PlaceBurst(const Planner& planner, const Layout& layout, uint8_t* brought, uint8_t* written, uint8_t* failed, void* out);
 
 }  // namespace headrace::gpu

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "core/augment/filter_math.h"
 #include "core/augment/gpu/burst.h"
 #include "core/augment/gpu/machine.h"
 #include "core/base/host_device.h"
@@ -115,6 +116,33 @@ HEADRACE_GPU inline void MakePixels(const Burst& burst, const Image& image, uint
   }
 }
 
+template <class Kernel>
+HEADRACE_GPU void MakeNumbers(const Burst& burst, const Axis& axis, uint32_t i) {
+  const Placement placement(Kernel::kSupport, axis.in, axis.out);
+  const int output = axis.first + static_cast<int>(i);
+  const Span source = placement.Source(output);
+  const Weights<Kernel> at(placement, output);
+  double sum = 0.0;
+  for (int t = 0; t < source.size(); ++t) sum += at(t);
+  burst.numbers[1][axis.start + i] = source.begin;
+  int32_t* weights = burst.numbers[1] + axis.weights + uint64_t{i} * axis.taps;
+  for (int t = 0; t < static_cast<int>(axis.taps); ++t) weights[t] = t < source.size() ? RoundWeight(at(t), sum) : 0;
+}
+
+// Output i of an axis.
+HEADRACE_GPU inline void MakeOutput(const Burst& burst, const Axis& axis, uint32_t i) {
+  switch (axis.kernel) {
+    case AxisKernel::kBrought:
+      return;
+    case AxisKernel::kBox:
+      return MakeNumbers<Box>(burst, axis, i);
+    case AxisKernel::kBilinear:
+      return MakeNumbers<Bilinear>(burst, axis, i);
+    case AxisKernel::kBicubic:
+      return MakeNumbers<Bicubic>(burst, axis, i);
+  }
+}
+
 // Three planes of bytes.
 struct Planes {
   const uint8_t* bytes;
@@ -130,8 +158,9 @@ HEADRACE_GPU inline void Filter(const Burst& burst, const Planes& in, const Axis
     return;
   }
   const uint32_t i = vertical ? y : x;
-  const int32_t first = Load(burst.numbers + axis.start + i) - axis.origin;
-  const int32_t* weights = burst.numbers + axis.weights + uint64_t{i} * axis.taps;
+  const int32_t* numbers = burst.numbers[axis.kernel != AxisKernel::kBrought];
+  const int32_t first = Load(numbers + axis.start + i) - axis.origin;
+  const int32_t* weights = numbers + axis.weights + uint64_t{i} * axis.taps;
   const uint32_t step = vertical ? in.stride : 1;
   const uint8_t* from = vertical ? in.bytes + uint64_t{in.stride} * first + x : in.bytes + uint64_t{in.stride} * y + first;
   int32_t sums[3] = {1 << 21, 1 << 21, 1 << 21};

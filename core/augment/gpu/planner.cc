@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstring>
 
-#include "core/decode/entry/canonical_codes.h"
 #include "core/decode/entry/entry_word.h"
 #include "core/decode/image_decoder.h"
 #include "core/decode/segment/segment_decoder.h"
@@ -22,14 +21,21 @@ constexpr size_t kEarly = 16;  // tables
 constexpr size_t kMaxFilterBytes = size_t{8} << 20;  // some 1,500 of photos
 constexpr size_t kShortPercent = 85;  // of the images: then both groups end about together (70: 4 % later, 92: as late)
 
-HuffmanCodes MakeCodes(const HuffmanSpec& spec) {
-  HuffmanCodes codes = {};
-  CanonicalCodes from;
-  from.Build(spec);
-  std::copy(from.limit().begin(), from.limit().end(), codes.limit);
-  std::copy(from.offset().begin(), from.offset().end(), codes.offset);
-  std::copy(spec.symbols.begin(), spec.symbols.end(), codes.symbols);
-  return codes;
+// The kernel whose weights the GPU makes, and its support; 0: they are brought.
+double MadeSupport(Interpolation interpolation, AxisKernel* kernel) {
+  switch (interpolation) {
+    case Interpolation::kBox:
+      *kernel = AxisKernel::kBox;
+      return Box::kSupport;
+    case Interpolation::kBilinear:
+      *kernel = AxisKernel::kBilinear;
+      return Bilinear::kSupport;
+    case Interpolation::kBicubic:
+      *kernel = AxisKernel::kBicubic;
+      return Bicubic::kSupport;
+    default:
+      return 0;
+  }
 }
 
 // The bits of a byte's element.
@@ -81,7 +87,7 @@ absl::StatusOr<Steps> PlanForGpu(const ImageInfo& info, const Draw& draw, std::v
 }
 
 Planner::Planner(std::pmr::memory_resource* memory)
-    : images(memory), rows(memory), entries(memory), codes(memory), quant(memory), numbers(memory), values(memory), staged(memory) {
+    : images(memory), rows(memory), entries(memory), specs(memory), quant(memory), numbers(memory), values(memory), staged(memory) {
   for (auto& group : chunks) {
     while (group.size() < kTasks) group.emplace_back(memory);
   }
@@ -91,7 +97,7 @@ absl::Status Planner::Begin(const Recipe& recipe) {
   images.clear();
   rows.clear();
   entries.clear();
-  codes.clear();
+  specs.clear();
   quant.clear();
   numbers.clear();
   for (auto& group : chunks) {
@@ -105,10 +111,9 @@ absl::Status Planner::Begin(const Recipe& recipe) {
     longest_.clear();
   }
   staged.Shrink(kept_ = 0);
-  fetches.clear();
-  mapped_bytes = num_runs = num_blocks = num_samples = num_words = 0;
-  specs_.clear();
+  num_runs = num_blocks = num_samples = num_words = num_made_numbers = 0;
   hints_.clear();
+  sets_.clear();
   ++burst_;
   HEADRACE_ASSIGN_OR_RETURN(const auto size, recipe.OutputSize());
   const PackPlan plan = MakePackPlan(recipe);
@@ -122,8 +127,8 @@ absl::Status Planner::Begin(const Recipe& recipe) {
 }
 
 Planner::Sizes Planner::Now() const {
-  Sizes now = {images.size(), rows.size(), entries.size(), codes.size(), quant.size(), numbers.size(), fetches.size(), {},
-               staged.size(), mapped_bytes, num_runs, num_blocks, num_samples, num_words};
+  Sizes now = {images.size(), rows.size(), entries.size(), specs.size(), quant.size(), numbers.size(), {},
+               staged.size(), num_runs, num_blocks, num_samples, num_words, num_made_numbers};
   for (size_t group = 0; group < kGroups; ++group) {
     for (size_t task = 0; task < kTasks; ++task) now.chunks[group][task] = chunks[group][task].size();
   }
@@ -132,24 +137,23 @@ Planner::Sizes Planner::Now() const {
 
 void Planner::TakeBack() {
   ++burst_;  // filters that came with it are gone
+  sets_.clear();
   images.resize(before_.images);
   rows.resize(before_.rows);
   entries.resize(before_.entries);
-  codes.resize(before_.codes);
-  specs_.resize(before_.codes);
-  hints_.resize(before_.codes);
+  specs.resize(before_.specs);
+  hints_.resize(before_.specs);
   quant.resize(before_.quant);
   numbers.resize(before_.numbers);
-  fetches.resize(before_.fetches);
   for (size_t group = 0; group < kGroups; ++group) {
     for (size_t task = 0; task < kTasks; ++task) chunks[group][task].resize(before_.chunks[group][task]);
   }
   staged.Shrink(kept_ = before_.staged);
-  mapped_bytes = before_.mapped;
   num_runs = before_.runs;
   num_blocks = before_.blocks;
   num_samples = before_.samples;
   num_words = before_.words;
+  num_made_numbers = before_.made_numbers;
 }
 
 uint64_t Planner::TakeSamples(uint64_t bytes) {
@@ -163,15 +167,19 @@ uint32_t Planner::TableOf(const HuffmanSpec& spec) {
   std::memcpy(words, spec.counts.data(), 16);
   std::memcpy(words + 2, spec.symbols.data() + 8, 8);
   const uint64_t hint = words[0] ^ words[1] * 3 ^ words[2] * 5;
+  const auto equal = [&](const HuffmanSymbols& other) {
+    return std::memcmp(other.counts, spec.counts.data(), 16) == 0 && std::memcmp(other.symbols, spec.symbols.data(), 256) == 0;
+  };
   // Either an image has the standard's tables, which came early, or it has its own, perhaps for several components.
-  for (size_t i = 0; i < specs_.size(); ++i) {
-    if (i == kEarly && specs_.size() > kEarly + kMaxTables) i = specs_.size() - kMaxTables;
-    if (hints_[i] == hint && specs_[i] == spec) return static_cast<uint32_t>(i);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (i == kEarly && specs.size() > kEarly + kMaxTables) i = specs.size() - kMaxTables;
+    if (hints_[i] == hint && equal(specs[i])) return static_cast<uint32_t>(i);
   }
-  specs_.push_back(spec);
+  HuffmanSymbols& added = specs.emplace_back();
+  std::copy(spec.counts.begin(), spec.counts.end(), added.counts);
+  std::copy(spec.symbols.begin(), spec.symbols.end(), added.symbols);
   hints_.push_back(hint);
-  codes.push_back(MakeCodes(spec));
-  return static_cast<uint32_t>(specs_.size() - 1);
+  return static_cast<uint32_t>(specs.size() - 1);
 }
 
 uint32_t Planner::QuantOf(const std::array<uint16_t, 64>& table) {
@@ -197,6 +205,16 @@ Axis Planner::AddAxis(Interpolation interpolation, int in, int out, Span window,
     axis.taps = 1;
     return axis;
   }
+  if (const double support = MadeSupport(interpolation, &axis.kernel); support > 0) {
+    axis.in = in;
+    axis.out = out;
+    axis.first = window.begin;
+    axis.taps = static_cast<uint32_t>(Placement(support, in, out).MostTaps());
+    axis.start = static_cast<uint32_t>(num_made_numbers);
+    axis.weights = axis.start + axis.outputs;
+    num_made_numbers += uint64_t{axis.outputs} * (1 + axis.taps);
+    return axis;
+  }
   if (filter_bytes_ > kMaxFilterBytes) {
     filters_.clear();
     filter_bytes_ = 0;
@@ -219,15 +237,19 @@ Axis Planner::AddAxis(Interpolation interpolation, int in, int out, Span window,
 }
 
 void Planner::AddTables(const JpegFrame& frame, Image* image) {
+  // Images of one table set may use different ones of its tables.
+  TableSet own;
+  TableSet& set = planned_.sample.tables_number != 0 ? sets_[planned_.sample.tables_number] : own;
+  const auto known = [](uint32_t& number, const auto& find) { return number != UINT32_MAX ? number : number = find(); };
   std::fill(std::begin(image->tables), std::end(image->tables), UINT32_MAX);
   for (int c = 0; c < frame.num_components; ++c) {
     const JpegComponent& from = frame.components[static_cast<size_t>(c)];
     Component& to = image->components[c];
     to.dc = from.dc;
     to.ac = static_cast<uint8_t>(4 + from.ac);
-    image->tables[to.dc] = TableOf(frame.dc[from.dc]);
-    image->tables[to.ac] = TableOf(frame.ac[from.ac]);
-    to.quant = QuantOf(frame.quant[from.quant]);
+    image->tables[to.dc] = known(set.tables[to.dc], [&] { return TableOf(frame.dc[from.dc]); });
+    image->tables[to.ac] = known(set.tables[to.ac], [&] { return TableOf(frame.ac[from.ac]); });
+    to.quant = known(set.quant[from.quant], [&] { return QuantOf(frame.quant[from.quant]); });
   }
 }
 
@@ -275,33 +297,36 @@ absl::Status Planner::AddRows(Image* image, uint32_t* longest) {
   image->first_run = static_cast<uint32_t>(num_runs);
   image->num_runs = runs * static_cast<uint32_t>(plan.last_row - plan.first_row + 1);
   num_runs += image->num_runs;
+
+  // Behind the last row's last entry lies the next row's first one, unless it is the image's last.
+  const size_t row_words = words * static_cast<size_t>(view.segments_per_row()), at = entries.size();
+  const size_t count = row_words * static_cast<size_t>(plan.last_row - plan.first_row + 1);
+  entries.resize(at + count + words);
+  std::memcpy(entries.data() + at, view.Words(plan.first_row, 0), (count + (plan.last_row + 1 < view.mcu_rows() ? words : 0)) * sizeof(uint64_t));
+
+  const bool row_ends = last_segment + 1 == view.segments_per_row();
+  const uint64_t scan = planned_.sample.frame->scan_offset, scan_bytes = view.scan_bytes();
+  const uint64_t* row_entries = entries.data() + at;
+  uint64_t base = view.RowByte(plan.first_row);
   *longest = 0;
-  for (int line = plan.first_row; line <= plan.last_row; ++line) {
-    const bool is_last = line + 1 == view.mcu_rows(), row_ends = last_segment + 1 == view.segments_per_row();
-    EntryPoint begin;
-    Row row = {};
-    if (!view.Point(line, first_segment, &begin) || !view.SegmentEnd(line, last_segment, &row.end)) {
-      return absl::DataLossError("entry data: a number outside the scan");
-    }
-    row.begin = begin.byte;
-    row.base = view.RowByte(line);
-    row.next_base = is_last ? 0 : view.RowByte(line + 1);
-    const uint64_t scan = planned_.sample.frame->scan_offset;
-    if (row.end < row.begin || row.begin + scan < planned_.range.begin || row.end + scan > planned_.range.end ||
-        std::max(row.base, row.next_base) > view.scan_bytes()) {
+  for (int line = plan.first_row; line <= plan.last_row; ++line, row_entries += row_words) {
+    const bool is_last = line + 1 == view.mcu_rows();
+    const uint64_t next_base = is_last ? 0 : view.RowByte(line + 1);
+    const uint64_t* const first = row_entries + words * static_cast<size_t>(first_segment);
+    const uint64_t* const end_entry = row_entries + words * static_cast<size_t>(last_segment + 1);
+    const uint64_t begin = base + EntryByte(*first);
+    // Its first byte may be shared.
+    const uint64_t end = row_ends && is_last ? scan_bytes : std::min((row_ends ? next_base : base) + EntryByte(*end_entry) + 1, scan_bytes);
+    if (end < begin || begin + scan < planned_.range.begin || end + scan > planned_.range.end || std::max(base, next_base) > scan_bytes) {
       return absl::DataLossError("entry data: out of order");
     }
-    row.words = static_cast<uint32_t>(num_words);
-    num_words += (row.end - row.begin) / 4 + 3 * runs + 1;  // a word of zeros behind each run, and what does not fill one
-    rows.push_back(row);
-
-    // Behind the row's last entry lies the next row's first one.
-    const size_t at = entries.size(), count = words * (is_last && row_ends ? runs : runs + 1);
-    entries.resize(at + words * (runs + 1));
-    std::memcpy(entries.data() + at, view.Words(line, first_segment), count * sizeof(uint64_t));
-    for (size_t i = at; i + words < at + words * runs; i += words) {
-      *longest = std::max(*longest, EntryByte(entries[i + words]) - EntryByte(entries[i]));  // a hint, so that nonsense is welcome
+    rows.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(end), static_cast<uint32_t>(base), static_cast<uint32_t>(next_base),
+                    static_cast<uint32_t>(num_words)});
+    num_words += (end - begin) / 4 + 3 * runs + 1;  // a word of zeros behind each run, and what does not fill one
+    for (const uint64_t* entry = first; entry + words < end_entry; entry += words) {
+      *longest = std::max(*longest, EntryByte(entry[words]) - EntryByte(*entry));  // a hint, so that nonsense is welcome
     }
+    base = next_base;
   }
   return absl::OkStatus();
 }
@@ -315,7 +340,7 @@ absl::StatusOr<ByteRange> Planner::Plan(const GpuSample& sample) {
   HEADRACE_ASSIGN_OR_RETURN(planned_.steps, PlanForGpu(*sample.info, *sample.draw, &stages_));
   planned_.region = StoredRegion(planned_.steps.source, *sample.info);
   HEADRACE_ASSIGN_OR_RETURN(planned_.plan, PlanRegion(frame, planned_.region));
-  HEADRACE_ASSIGN_OR_RETURN(planned_.range, SegmentDecoder::NeededBytes(*sample.entries, planned_.region));
+  HEADRACE_ASSIGN_OR_RETURN(planned_.range, SegmentDecoder::NeededBytes(*sample.entries, planned_.plan, planned_.region));
   if (sample.entries->scan_bytes() > INT32_MAX) return absl::UnimplementedError("too many bytes in one image");
   staged.Shrink(kept_);  // of a sample before whose bytes could not be read
   before_ = Now();
@@ -330,37 +355,41 @@ uint8_t* Planner::Stage(uint64_t bytes) {
 absl::Status Planner::AddStaged(uint64_t bytes) {
   Image image = {};
   image.bytes = before_.staged;
-  planned_.range.end = std::min(planned_.range.end, planned_.range.begin + bytes);
-  absl::Status status = SegmentDecoder::CheckEnd(*planned_.sample.entries, {staged.data() + image.bytes, bytes}, planned_.range.begin,
-                                                 planned_.region);
-  if (status.ok()) status = AddImage(&image);
-  if (!status.ok()) TakeBack();
+  const absl::Status status = AddImage(bytes, &image);
   kept_ = staged.size();
   return status;
 }
 
-absl::Status Planner::AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail) {
-  const EntryView& view = *planned_.sample.entries;
-  const uint64_t scan_end = uint64_t{planned_.sample.frame->scan_offset} + view.scan_bytes();
-  HEADRACE_RETURN_IF_ERROR(SegmentDecoder::CheckEnd(view, tail, scan_end, planned_.region));
-  planned_.range.end = std::min(planned_.range.end, scan_end);
-  const uint64_t size = planned_.range.end - planned_.range.begin;
+absl::Status Planner::AddMapped(const uint8_t* bytes, uint64_t size) {
   Image image = {};
   image.is_mapped = true;
-  image.bytes = mapped_bytes;
-  fetches.push_back({bytes, size, mapped_bytes});
-  mapped_bytes += RoundUp(size + 16, 16);
-  absl::Status status = AddImage(&image);
-  if (!status.ok()) TakeBack();
+  image.bytes = reinterpret_cast<uint64_t>(bytes);
+  return AddImage(size, &image);
+}
+
+absl::Status Planner::AddImage(uint64_t bytes, Image* image) {
+  planned_.range.end = std::min(planned_.range.end, planned_.range.begin + bytes);
+  const absl::Status status = FillImage(image);
+  if (status.ok()) {
+    images.push_back(*image);
+  } else {
+    TakeBack();
+  }
   return status;
 }
 
-absl::Status Planner::AddImage(Image* added) {
+absl::Status Planner::FillImage(Image* filled) {
   const GpuSample& sample = planned_.sample;
   const JpegFrame& frame = *sample.frame;
   const Steps& steps = planned_.steps;
   const RegionPlan& plan = planned_.plan;
-  Image& image = *added;
+  Image& image = *filled;
+  if (TouchesEnd(frame, planned_.region)) {
+    const uint64_t end = uint64_t{frame.scan_offset} + sample.entries->scan_bytes();
+    if (end < planned_.range.begin || end >= planned_.range.end) return absl::DataLossError("the image has no end");
+    image.end = static_cast<uint32_t>(end - planned_.range.begin);
+    image.end_bytes = static_cast<uint32_t>(planned_.range.end - end);
+  }
   uint32_t longest;
   HEADRACE_RETURN_IF_ERROR(AddRows(&image, &longest));
   longest_.push_back(longest);
@@ -414,7 +443,6 @@ absl::Status Planner::AddImage(Image* added) {
   AddChunks(number, image.num_blocks, kBlocksPerChunk, &lists[kBlocks]);
   AddChunks(number, (static_cast<uint64_t>(image.width) + 3) / 4 * static_cast<uint64_t>(image.height), kPixelsPerChunk / 4, &lists[kPixels]);
   AddChunks(number, static_cast<uint64_t>(steps.width) * static_cast<uint64_t>(steps.height), kPixelsPerChunk, &lists[kLastPass]);
-  images.push_back(image);
   return absl::OkStatus();
 }
 

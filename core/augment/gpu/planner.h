@@ -2,9 +2,12 @@
 // Internal to core/augment/gpu.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <memory_resource>
+#include <unordered_map>
 #include <vector>
 
 #include "core/augment/filter.h"
@@ -43,9 +46,8 @@ class Planner {
   // Adds the sample that was planned last, with the first `bytes` of what was staged last; fewer than planned where the file ends.
   // Errors as of Plan: then nothing was added.
   absl::Status AddStaged(uint64_t bytes);
-  // The same with bytes that the GPU fetches, at which the CPU does not look. `tail`: of those that were planned what lies behind the
-  // entropy-coded data.
-  absl::Status AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail);
+  // The same with bytes that the GPU fetches, at which the CPU does not look.
+  absl::Status AddMapped(const uint8_t* bytes, uint64_t size);
   // Takes the sample out again that was added last.
   void TakeBack();
 
@@ -53,28 +55,21 @@ class Planner {
   std::pmr::vector<Image> images;
   std::pmr::vector<Row> rows;
   std::pmr::vector<uint64_t> entries;
-  std::pmr::vector<HuffmanCodes> codes;
+  std::pmr::vector<HuffmanSymbols> specs;
   std::pmr::vector<uint16_t> quant;
   std::pmr::vector<int32_t> numbers;
   std::array<std::vector<std::pmr::vector<Chunk>>, kGroups> chunks;  // kTasks of them
   std::pmr::vector<uint32_t> values;  // the element of every byte, per channel
-  Staging staged;                     // images' bytes, 16 apart
-  // Other images' bytes, likewise.
-  struct Fetch {
-    const uint8_t* from;
-    uint64_t bytes, to;
-  };
-  std::vector<Fetch> fetches;
-  uint64_t mapped_bytes = 0;
-  uint64_t num_runs = 0, num_blocks = 0, num_samples = 0, num_words = 0;
+  Staging staged;                     // images' bytes, 16 apart; they stay where they are
+  uint64_t num_runs = 0, num_blocks = 0, num_samples = 0, num_words = 0, num_made_numbers = 0;
   Output output = {};
 
  private:
   // How much there was before the last sample.
   struct Sizes {
-    size_t images, rows, entries, codes, quant, numbers, fetches;
+    size_t images, rows, entries, specs, quant, numbers;
     std::array<std::array<size_t, kTasks>, kGroups> chunks;
-    uint64_t staged, mapped, runs, blocks, samples, words;
+    uint64_t staged, runs, blocks, samples, words, made_numbers;
   };
   // Of the image that was planned, as far as it does not depend on where its bytes are.
   struct Planned {
@@ -85,7 +80,9 @@ class Planner {
     ByteRange range;
   };
   Sizes Now() const;
-  absl::Status AddImage(Image* image);
+  // With the first `bytes` of those that were planned.
+  absl::Status AddImage(uint64_t bytes, Image* image);
+  absl::Status FillImage(Image* image);
   absl::Status AddRows(Image* image, uint32_t* longest);
   void AddTables(const JpegFrame& frame, Image* image);
   void AddPlanes(const JpegFrame& frame, const RegionPlan& plan, Image* image);
@@ -96,8 +93,16 @@ class Planner {
 
   Planned planned_;
   Sizes before_;
-  std::vector<HuffmanSpec> specs_;
   std::vector<uint64_t> hints_;  // different for different tables, mostly
+  // By a table set's number: those of its tables that the burst has, as in Image and by JpegComponent::quant.
+  struct TableSet {
+    TableSet() {
+      std::fill(std::begin(tables), std::end(tables), UINT32_MAX);
+      std::fill(std::begin(quant), std::end(quant), UINT32_MAX);
+    }
+    uint32_t tables[kMaxTables], quant[4];
+  };
+  std::unordered_map<uint64_t, TableSet> sets_;
   std::vector<uint32_t> longest_;  // segment of each image, in bytes
   uint32_t long_bytes_ = 0;        // from which on an image is of the first group
   std::vector<headrace::Stage> stages_;

@@ -1,5 +1,5 @@
 // Makes batches on a GPU from the same files and entry points as core/augment/render.h does on the CPU, with identical bytes: one
-// burst of kernels per batch, on two streams that meet again, and a third one for its bytes. What it cannot make (no entry points, several resizes, a crop that reaches outside, data
+// burst of kernels per batch, on two streams that meet again. What it cannot make (no entry points, several resizes, a crop that reaches outside, data
 // that contradicts its entry points) it names, and the CPU makes that. Needs a GPU at run time only.
 #pragma once
 
@@ -31,12 +31,12 @@ class GpuRenderer {
   absl::StatusOr<ByteRange> Plan(const GpuSample& sample);
   absl::StatusOr<uint8_t*> Stage(uint64_t bytes);
   absl::Status AddStaged(uint64_t bytes);
-  absl::Status AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail);
-  // Starts what was added: `out`, GPU memory of the batch, is complete when Finish says so. Does not wait: its bytes set out, and its
-  // kernels when a later call of this, IsDone or Finish sees that they are there.
+  absl::Status AddMapped(const uint8_t* bytes, uint64_t size);
+  // Starts what was added: `out`, GPU memory of the batch, is complete when Finish says so. Does not wait; bytes of files are read by
+  // the kernels.
   absl::Status Launch(void* out);
   // Whether the oldest burst is done, if one is on its way.
-  absl::StatusOr<bool> IsDone();
+  bool IsDone() const;
   // Waits for the oldest burst, asleep. `left` gets the places of the images whose data contradicts their entry points: what is
   // there is anything.
   absl::Status Finish(std::vector<uint32_t>* left);

@@ -15,6 +15,7 @@ struct GpuSample {
   const JpegFrame* frame;  // with its tables
   const Draw* draw;
   uint32_t place;  // in the batch
+  uint64_t tables_number = 0;  // images of one session that have the same one share their tables (ImageEntries); 0: nobody knows
 };
 
 }  // namespace headrace

@@ -47,7 +47,7 @@ uint64_t PackPoint(const EntryPoint& point, uint32_t base) {
 
 }  // namespace
 
-std::string EncodeEntries(const JpegFrame& frame, const EntryPoints& entries, uint64_t tables_offset) {
+std::string EncodeEntries(const JpegShape& frame, const EntryPoints& entries, uint64_t tables_offset) {
   std::string out(8, '\0');
   Append<uint16_t>(&out, kEntryVersion);
   Append<uint8_t>(&out, entries.interval);
@@ -151,14 +151,19 @@ absl::Status ParseTables(absl::Span<const uint8_t> set, JpegTables* tables) {
   return absl::OkStatus();
 }
 
-absl::Status ApplyTables(const JpegTables& tables, JpegFrame* frame) {
-  for (int c = 0; c < frame->num_components; ++c) {
-    const JpegComponent& component = frame->components[c];
+absl::Status CheckTables(const JpegTables& tables, const JpegShape& shape) {
+  for (int c = 0; c < shape.num_components; ++c) {
+    const JpegComponent& component = shape.components[c];
     if (!(tables.quant_mask >> component.quant & 1) || !(tables.dc_mask >> component.dc & 1) ||
         !(tables.ac_mask >> component.ac & 1)) {
       return absl::DataLossError("the table set lacks a table of the image");
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status ApplyTables(const JpegTables& tables, JpegFrame* frame) {
+  HEADRACE_RETURN_IF_ERROR(CheckTables(tables, *frame));
   static_cast<JpegTables&>(*frame) = tables;
   return absl::OkStatus();
 }
@@ -169,16 +174,16 @@ absl::Status ApplyTables(absl::Span<const uint8_t> bytes, JpegFrame* frame) {
   return ApplyTables(tables, frame);
 }
 
-absl::StatusOr<EntryView> EntryView::Parse(absl::Span<const uint8_t> bytes, uint64_t file_bytes) {
+absl::StatusOr<EntryView> EntryView::Parse(absl::Span<const uint8_t> bytes, uint64_t file_bytes, Sum sum) {
   const auto bad = [](const char* what) { return absl::DataLossError(std::string("entry data: ") + what); };
   if (bytes.size() < kHeaderBytes) return bad("cut off");
   const uint32_t entry_bytes = Load<uint32_t>(&bytes[kBytesAt]);
   if (entry_bytes < kHeaderBytes || entry_bytes > bytes.size()) return bad("cut off");
   bytes = bytes.subspan(0, entry_bytes);
-  if (!IsSealed(bytes)) return bad("the checksum is wrong");
+  if (sum == Sum::kChecked && !IsSealed(bytes)) return bad("the checksum is wrong");
   if (Load<uint16_t>(&bytes[8]) != kEntryVersion) return bad("another version");
   EntryView view;
-  JpegFrame& frame = view.frame_;
+  JpegShape& frame = view.frame_;
   view.bytes_ = bytes;
   view.interval_ = bytes[10];
   frame.num_components = bytes[11];

@@ -32,7 +32,7 @@ struct EntryPoints {
 };
 
 // Bytes for the index file. `tables_offset` is where the image's table set (EncodeTables) begins there.
-std::string EncodeEntries(const JpegFrame& frame, const EntryPoints& entries, uint64_t tables_offset);
+std::string EncodeEntries(const JpegShape& frame, const EntryPoints& entries, uint64_t tables_offset);
 // Changes it in what EncodeEntries gave.
 void SetTablesOffset(uint64_t tables_offset, std::string* encoded);
 // The tables that the frame uses; equal tables give equal bytes, so that a shard stores each set once.
@@ -42,6 +42,9 @@ inline constexpr uint32_t kTablesPreambleBytes = 16;
 inline constexpr uint32_t kMaxTablesBytes = 4096;
 absl::StatusOr<uint32_t> TablesBytes(absl::Span<const uint8_t> preamble);
 
+// Whether a checksum is looked at, or was right before over the same bytes.
+enum class Sum { kChecked, kTrusted };
+
 // A checked view of encoded entries; does not own the bytes. Every accessor's result is inside the bounds it states,
 // whatever the bytes are.
 class EntryView {
@@ -49,10 +52,10 @@ class EntryView {
   // Of the entry data that begins with `bytes`; more may follow. DATA_LOSS when they are no entry data, contradict
   // themselves, or reach outside an image file of `file_bytes`.
   // O(rows); entries themselves are checked when used (Point clamps nothing, it fails).
-  static absl::StatusOr<EntryView> Parse(absl::Span<const uint8_t> bytes, uint64_t file_bytes);
+  static absl::StatusOr<EntryView> Parse(absl::Span<const uint8_t> bytes, uint64_t file_bytes, Sum sum = Sum::kChecked);
 
-  // Without tables (those are in a table set of their own: ApplyTables).
-  const JpegFrame& frame() const { return frame_; }
+  // The tables are in a table set of their own: ApplyTables.
+  const JpegShape& frame() const { return frame_; }
   int interval() const { return interval_; }
   int segments_per_row() const { return segments_per_row_; }
   int mcu_rows() const { return mcu_rows_; }
@@ -73,7 +76,7 @@ class EntryView {
   bool SegmentEnd(int row, int segment, uint32_t* end) const;
 
  private:
-  JpegFrame frame_;
+  JpegShape frame_;
   absl::Span<const uint8_t> bytes_;
   int interval_ = 0, segments_per_row_ = 0, mcu_rows_ = 0, entry_words_ = 1;
   uint32_t scan_bytes_ = 0;
@@ -83,7 +86,9 @@ class EntryView {
 
 // What EncodeTables encoded. DATA_LOSS unless the bytes begin a whole table set of usable tables.
 absl::Status ParseTables(absl::Span<const uint8_t> bytes, JpegTables* tables);
-// Gives the frame its tables. DATA_LOSS when one that it uses is missing.
+// DATA_LOSS when a table that the image uses is missing.
+absl::Status CheckTables(const JpegTables& tables, const JpegShape& shape);
+// Gives the frame its tables, once they were checked.
 absl::Status ApplyTables(const JpegTables& tables, JpegFrame* frame);
 // The two in one.
 absl::Status ApplyTables(absl::Span<const uint8_t> tables, JpegFrame* frame);

@@ -26,19 +26,19 @@ bool IsUsableHuffmanSpec(const HuffmanSpec& spec, bool dc) {
   return !dc || std::all_of(spec.symbols.begin(), spec.symbols.begin() + total, [](uint8_t s) { return s <= 15; });
 }
 
-int JpegFrame::max_h() const {
+int JpegShape::max_h() const {
   int result = 1;
   for (int c = 0; c < num_components; ++c) result = std::max<int>(result, components[c].h);
   return result;
 }
 
-int JpegFrame::max_v() const {
+int JpegShape::max_v() const {
   int result = 1;
   for (int c = 0; c < num_components; ++c) result = std::max<int>(result, components[c].v);
   return result;
 }
 
-int JpegFrame::blocks_per_mcu() const {
+int JpegShape::blocks_per_mcu() const {
   int result = 0;
   for (int c = 0; c < num_components; ++c) result += components[c].h * components[c].v;
   return result;

@@ -36,7 +36,8 @@ struct JpegTables {
   std::array<HuffmanSpec, 4> dc, ac;
 };
 
-struct JpegFrame : JpegTables {
+// What a header says beside its tables.
+struct JpegShape {
   uint16_t width = 0, height = 0;  // px
   uint8_t num_components = 0;      // 1, 3 or 4
   JpegColor color = JpegColor::kYCbCr;
@@ -49,6 +50,11 @@ struct JpegFrame : JpegTables {
   int blocks_per_mcu() const;
   int mcus_per_row() const { return (width + 8 * max_h() - 1) / (8 * max_h()); }
   int mcu_rows() const { return (height + 8 * max_v() - 1) / (8 * max_v()); }
+};
+
+struct JpegFrame : JpegShape, JpegTables {
+  JpegFrame() = default;
+  JpegFrame(const JpegShape& shape) : JpegShape(shape) {}  // NOLINT: its tables follow
 };
 
 // Parses markers up to and including SOS. UNIMPLEMENTED with the reason for legal files that cannot have entry points

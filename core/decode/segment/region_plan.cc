@@ -17,7 +17,7 @@ Upsampling Choose(int h_expand, int v_expand, int width) {
 
 }  // namespace
 
-absl::StatusOr<RegionPlan> PlanRegion(const JpegFrame& frame, const Rect& region) {
+absl::StatusOr<RegionPlan> PlanRegion(const JpegShape& frame, const Rect& region) {
   RegionPlan plan;
   plan.first_row = plan.first_mcu = 1 << 30;
   for (int c = 0; c < frame.num_components; ++c) {

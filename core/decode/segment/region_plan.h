@@ -24,6 +24,9 @@ struct RegionPlan {
 };
 
 // UNIMPLEMENTED when a factor does not divide the largest one.
-absl::StatusOr<RegionPlan> PlanRegion(const JpegFrame& frame, const Rect& region);
+absl::StatusOr<RegionPlan> PlanRegion(const JpegShape& frame, const Rect& region);
+
+// Behind the last row libjpeg looks at the end of the file, so that must be as it was.
+inline bool TouchesEnd(const JpegShape& frame, const Rect& region) { return region.top + region.height == frame.height; }
 
 }  // namespace headrace

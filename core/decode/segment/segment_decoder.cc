@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/decode/cmyk.h"
+#include "core/decode/entry/end_marker.h"
 #include "core/decode/entry/entry_builder.h"
 #include "core/decode/segment/kernels.h"
 #include "core/decode/segment/region_plan.h"
@@ -18,14 +19,15 @@ namespace {
 // decode stops the others; more would leave the caches.
 constexpr int kSegmentsAhead = 8;
 
-// Behind the last row libjpeg looks at the end of the file, so that must be as it was.
-bool TouchesEnd(const JpegFrame& frame, const Rect& region) { return region.top + region.height == frame.height; }
-
-// EOI, perhaps behind fill bytes.
-bool IsEnd(absl::Span<const uint8_t> bytes) {
-  size_t fill = 0;
-  while (fill < bytes.size() && bytes[fill] == 0xFF) ++fill;
-  return fill > 0 && fill < bytes.size() && bytes[fill] == 0xD9;
+// Whether the image ends where its entries say, if decoding the region touches the end.
+absl::Status CheckEnd(const EntryView& entries, absl::Span<const uint8_t> bytes, uint64_t begin, const Rect& region) {
+  if (!TouchesEnd(entries.frame(), region)) return absl::OkStatus();
+  const uint64_t end = uint64_t{entries.frame().scan_offset} + entries.scan_bytes();
+  if (end < begin || end - begin > bytes.size() ||
+      !IsEnd(bytes.data() + (end - begin), std::min<uint64_t>(bytes.size() - (end - begin), kMaxEndBytes))) {
+    return absl::DataLossError("the image does not end where its entry data says");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -204,6 +206,10 @@ SegmentDecoder::~SegmentDecoder() = default;
 
 absl::StatusOr<ByteRange> SegmentDecoder::NeededBytes(const EntryView& entries, const Rect& region) {
   HEADRACE_ASSIGN_OR_RETURN(const RegionPlan plan, PlanRegion(entries.frame(), region));
+  return NeededBytes(entries, plan, region);
+}
+
+absl::StatusOr<ByteRange> SegmentDecoder::NeededBytes(const EntryView& entries, const RegionPlan& plan, const Rect& region) {
   EntryPoint first;
   uint32_t end;
   if (!entries.Point(plan.first_row, plan.first_mcu / entries.interval(), &first) ||
@@ -212,16 +218,6 @@ absl::StatusOr<ByteRange> SegmentDecoder::NeededBytes(const EntryView& entries, 
   }
   if (TouchesEnd(entries.frame(), region)) end = entries.scan_bytes() + kMaxEndBytes;
   return ByteRange{uint64_t{entries.frame().scan_offset} + first.byte, uint64_t{entries.frame().scan_offset} + end};
-}
-
-absl::Status SegmentDecoder::CheckEnd(const EntryView& entries, absl::Span<const uint8_t> bytes, uint64_t begin,
-                                      const Rect& region) {
-  if (!TouchesEnd(entries.frame(), region)) return absl::OkStatus();
-  const uint64_t end = uint64_t{entries.frame().scan_offset} + entries.scan_bytes();
-  if (end < begin || end - begin > bytes.size() || !IsEnd(bytes.subspan(end - begin, kMaxEndBytes))) {
-    return absl::DataLossError("the image does not end where its entry data says");
-  }
-  return absl::OkStatus();
 }
 
 absl::Status SegmentDecoder::Begin(const EntryView& entries, const JpegFrame& frame, absl::Span<const uint8_t> bytes,

@@ -18,6 +18,8 @@ struct ByteRange {
   uint64_t begin = 0, end = 0;
 };
 
+struct RegionPlan;
+
 // One per decoding thread; not thread-safe. Keeps its memory between calls: 1.5 MB and some MCU rows of the widest region.
 class SegmentDecoder {
  public:
@@ -28,9 +30,8 @@ class SegmentDecoder {
   // The bytes of the file that decoding `region` (stored coordinates) reads. DATA_LOSS when the entries contradict
   // themselves; UNIMPLEMENTED for sampling factors that do not divide the largest (libjpeg refuses them too).
   static absl::StatusOr<ByteRange> NeededBytes(const EntryView& entries, const Rect& region);
-
-  // Whether the image ends where its entries say, if decoding `region` touches the end: libjpeg looks at it then. `bytes` as in Begin.
-  static absl::Status CheckEnd(const EntryView& entries, absl::Span<const uint8_t> bytes, uint64_t begin, const Rect& region);
+  // For whoever has planned the region already.
+  static absl::StatusOr<ByteRange> NeededBytes(const EntryView& entries, const RegionPlan& plan, const Rect& region);
 
   // Prepares a region, inside the image. `frame`: the entries' frame with its tables (ApplyTables). `bytes`: the file's
   // bytes from `begin` on, at least NeededBytes. All of them must live until the last Row.

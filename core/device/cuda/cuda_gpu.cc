@@ -124,13 +124,9 @@ class CudaLane : public GpuLane {
   absl::StatusOr<ByteRange> Plan(const GpuSample& sample) override { return renderer_->Plan(sample); }
   absl::StatusOr<uint8_t*> Stage(uint64_t bytes) override { return renderer_->Stage(bytes); }
   absl::Status AddStaged(uint64_t bytes) override { return renderer_->AddStaged(bytes); }
-  absl::Status AddMapped(const uint8_t* bytes, absl::Span<const uint8_t> tail) override { return renderer_->AddMapped(bytes, tail); }
+  absl::Status AddMapped(const uint8_t* bytes, uint64_t size) override { return renderer_->AddMapped(bytes, size); }
   void Launch(DeviceRing* ring, int slot) override { Demand(renderer_->Launch(static_cast<CudaRing*>(ring)->slot(slot))); }
-  bool IsDone() override {
-    const absl::StatusOr<bool> done = renderer_->IsDone();
-    Demand(done.status());
-    return done.value_or(false);
-  }
+  bool IsDone() override { return renderer_->IsDone(); }
   void Finish(std::vector<uint32_t>* left) override { Demand(renderer_->Finish(left)); }
 
  private:
@@ -168,8 +164,12 @@ class CudaGpu : public Gpu {
   }
   absl::StatusOr<std::shared_ptr<void>> Pin(const uint8_t* address, uint64_t bytes) override {
     HEADRACE_RETURN_IF_ERROR(Check(cudaSetDevice(device_), "the GPU"));
+    int same_address = 0;
+    HEADRACE_RETURN_IF_ERROR(Check(cudaDeviceGetAttribute(&same_address, cudaDevAttrCanUseHostPointerForRegisteredMem, device_), "the GPU"));
+    if (same_address == 0) return absl::InternalError("this GPU has other addresses for mapped files");
     void* const memory = const_cast<uint8_t*>(address);
-    HEADRACE_RETURN_IF_ERROR(Check(cudaHostRegister(memory, bytes, cudaHostRegisterPortable | cudaHostRegisterReadOnly), "a mapped file"));
+    constexpr unsigned int kFlags = cudaHostRegisterPortable | cudaHostRegisterMapped | cudaHostRegisterReadOnly;
+    HEADRACE_RETURN_IF_ERROR(Check(cudaHostRegister(memory, bytes, kFlags), "a mapped file"));
     return std::shared_ptr<void>(memory, [device = device_](void* pinned) {
       if (cudaSetDevice(device) == cudaSuccess) cudaHostUnregister(pinned);
     });
