@@ -74,10 +74,15 @@ absl::Status Run(const std::string& dir, int batch_size, int batches) {
     const EpochOrder order(spec.dataset->size(), spec.seed, epoch, spec.shuffle);
     texts.Reset(layout);
     lane.Begin(spec.recipe);
+    const auto first = static_cast<uint64_t>((batch + kWarmUp) % steps * batch_size);
+    std::vector<uint64_t> samples(static_cast<size_t>(batch_size));
+    for (size_t i = 0; i < samples.size(); ++i) samples[i] = order.SampleAt(first + i);
     for (uint32_t place = 0; place < static_cast<uint32_t>(batch_size); ++place) {
-      const uint64_t position = static_cast<uint64_t>((batch + kWarmUp) % steps * batch_size) + place;
+      const uint64_t position = first + place;
       const SampleFiller::Target target{SlotMemory(slot.data()), place, epoch, position, &texts};
-      left += !filler.AddToBurst(spec, layout, order.SampleAt(position), target, Verify::kNever, nullptr, map.get(), &lane).ok();
+      const auto ahead = [&](uint32_t by) { return samples[std::min<size_t>(place + by, samples.size() - 1)]; };
+      SampleFiller::Prefetch(*spec.dataset, ahead(3), ahead(8), map.get());
+      left += !filler.AddToBurst(spec, layout, samples[place], target, Verify::kNever, nullptr, map.get(), &lane).ok();
     }
     lane.Launch(nullptr, 0);
   }

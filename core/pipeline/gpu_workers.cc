@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,7 @@ namespace headrace {
 namespace {
 
 constexpr int64_t kLookPeriodNs = 100'000;  // to look takes 1 µs
+constexpr uint32_t kSoon = 3, kLater = 8;  // samples ahead whose entry data and row are brought into the caches
 
 }  // namespace
 
@@ -56,12 +58,17 @@ void GpuWorker::Start(Batch* batch) {
   };
   begin();
   uint32_t added = 0;  // to the burst that is being planned
-  for (uint32_t place = 0; place < batch->job.unit.count && !fill.abandoned.load(std::memory_order_relaxed); ++place) {
+  const uint32_t count = batch->job.unit.count;
+  samples_.resize(count);
+  for (uint32_t place = 0; place < count; ++place) samples_[place] = fill.order->SampleAt(fill.range.first_position + place);
+  const auto ahead = [&](uint32_t place) { return samples_[std::min(place, count - 1)]; };
+  for (uint32_t place = 0; place < count && !fill.abandoned.load(std::memory_order_relaxed); ++place) {
+    SampleFiller::Prefetch(*session.spec().dataset, ahead(place + kSoon), ahead(place + kLater), session.shard_map());
     const uint64_t position = fill.range.first_position + place;
     const SampleFiller::Target target{memory, place, fill.start.epoch, position, &fill.texts};
     const auto add = [&] {
-      return filler_.AddToBurst(session.spec(), session.layout(), fill.order->SampleAt(position), target, verify_,
-                                session.verified(), session.shard_map(), lane_);
+      return filler_.AddToBurst(session.spec(), session.layout(), samples_[place], target, verify_, session.verified(),
+                                session.shard_map(), lane_);
     };
     if (const int64_t now_ns = SteadyNs(); now_ns >= next_look_ns) {
       began_ns += FinishDone();

@@ -44,6 +44,7 @@ class GpuWorker {
   const Verify verify_;
   const int niceness_;
   Scheduler* const scheduler_;
+  std::vector<uint64_t> samples_;  // of the batch that is being planned
   SampleFiller filler_;
   std::deque<Batch> batches_;  // on their way, oldest first
   int bursts_ = 0;             // of all of them

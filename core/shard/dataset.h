@@ -135,6 +135,9 @@ class Dataset {
   absl::StatusOr<bool> ReadEntries(const SampleRow& row, ImageEntries* entries, const HeldIndex* held = nullptr) const;
   // Tells the kernel that ReadEntries will come (posix_fadvise WILLNEED); does not wait.
   void PrefetchEntries(const SampleRow& row) const;
+  // Brings what `held` has of a sample into the caches: first its row, then, when that is there, its entry data.
+  void PrefetchRow(uint64_t sample, const HeldIndex& held) const;
+  void PrefetchEntries(uint64_t sample, const HeldIndex& held) const;
 
   int shard_fd(uint32_t shard) const { return shards_[shard].lmdb.get(); }
   std::string shard_path(uint32_t shard) const;
@@ -154,6 +157,7 @@ class Dataset {
     uint64_t first_sample, num_samples, lmdb_bytes, index_bytes, rows_offset, entries_offset, entries_bytes;
   };
   Dataset();
+  absl::Span<const uint8_t> HeldRow(uint64_t sample, const HeldIndex* held) const;
   absl::Status TryReadEntries(const Shard& shard, uint32_t number, const SampleRow& row, const HeldIndex* held,
                               ImageEntries* entries) const;
 

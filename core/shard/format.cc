@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 #include <set>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 
@@ -252,6 +253,8 @@ void SetValueOffset(const RowLayout& layout, int field, uint64_t offset, uint8_t
 
 void SealRow(const RowLayout& layout, uint8_t* row) { Put(row, RowChecksum(row, layout.row_bytes)); }
 
+std::pair<uint64_t, uint64_t> EntriesPlace(const uint8_t* bytes) { return {Get<uint64_t>(bytes + 32), Get<uint64_t>(bytes + 40)}; }
+
 absl::Status DecodeRow(const RowLayout& layout, const RowLimits& limits, uint64_t sample, const uint8_t* bytes,
                        SampleRow* row) {
   if (Get<uint64_t>(bytes + 8) != sample) return Bad("index row of another sample");
@@ -269,8 +272,7 @@ absl::Status DecodeRow(const RowLayout& layout, const RowLimits& limits, uint64_
   image.damaged = (bytes[27] & kFlagDamaged) != 0;
   image.transcoded = (bytes[27] & kFlagTranscoded) != 0;
   std::memcpy(image.sampling, bytes + 28, sizeof image.sampling);
-  row->entries_offset = Get<uint64_t>(bytes + 32);
-  row->entries_bytes = Get<uint64_t>(bytes + 40);
+  std::tie(row->entries_offset, row->entries_bytes) = EntriesPlace(bytes);
   if (row->entries_offset % kEntryAlignment != 0 || row->entries_offset > limits.entries_bytes ||
       row->entries_bytes > limits.entries_bytes - row->entries_offset) {
     return Bad("index row points outside the entry data");

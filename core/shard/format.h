@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -76,6 +77,8 @@ struct RowLimits {
   uint64_t lmdb_bytes = 0, entries_bytes = 0;
   const std::vector<Field>* fields = nullptr;
 };
+// Offset and bytes of a row's entry data, unchecked.
+std::pair<uint64_t, uint64_t> EntriesPlace(const uint8_t* bytes);
 // Fills `row` (but not location.shard). DATA_LOSS when the checksum, the number or any place is wrong. Allocates only
 // while row->values grows.
 absl::Status DecodeRow(const RowLayout& layout, const RowLimits& limits, uint64_t sample, const uint8_t* bytes,

@@ -129,6 +129,12 @@ absl::Status SampleFiller::AddToBurst(const SessionSpec& spec, const BatchLayout
   return AddBytes(spec, layout.dataset_fields[image], planned, verify, verified, map, lane);
 }
 
+void SampleFiller::Prefetch(const Dataset& dataset, uint64_t soon, uint64_t later, const ShardMap* map) {
+  if (map == nullptr) return;
+  dataset.PrefetchRow(later, map->index());
+  dataset.PrefetchEntries(soon, map->index());
+}
+
 absl::Status SampleFiller::AddBytes(const SessionSpec& spec, int number, const ByteRange& planned, Verify verify,
                                     VerifiedSamples* verified, const ShardMap* map, GpuLane* lane) {
   const Dataset& dataset = *spec.dataset;

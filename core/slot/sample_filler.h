@@ -37,6 +37,10 @@ class SampleFiller {
   absl::Status AddToBurst(const SessionSpec& spec, const BatchLayout& layout, uint64_t sample, const Target& target,
                           Verify verify, VerifiedSamples* verified, const ShardMap* map, GpuLane* lane);
 
+  // That samples `soon` and `later` will be added to a burst, in this order: brings what `map` (may be null) has of their index into the
+  // caches.
+  static void Prefetch(const Dataset& dataset, uint64_t soon, uint64_t later, const ShardMap* map);
+
   // Bytes of values read since the last call. Of an image with entry points only what its pixels need is read, once its hash
   // was checked (or need not be).
   uint64_t TakeBytesRead() { return reader_.TakeBytesRead(); }

@@ -139,7 +139,7 @@ class FakeLane : public GpuLane {
     };
     EncodedImage image = {sample.info, kWholeFile, read};
     image.entries = sample.entries;
-    image.frame = &sample.entries->frame();
+    image.frame = sample.frame;
     (void)renderer_.Render(image, recipe_, *sample.draw, nullptr, nullptr);
     if (!range || range->end == kWholeFile) return absl::UnimplementedError("not for a fake GPU");
     return range_ = *range;

@@ -31,6 +31,8 @@ __device__ void Fill(const Burst& burst, const Chunk& chunk, Shared* shared) {
   __syncthreads();
 }
 
+constexpr uint32_t kFetchThreads = 128, kFetchBlocks = 264;  // two a multiprocessor of an H200
+constexpr uint32_t kLoads = 4;  // words of a thread on their way
 constexpr size_t kMaxPieces = 32;
 constexpr int kBringBlocks = 64;
 struct Brought {
@@ -72,37 +74,37 @@ __global__ void Prepare(const Burst burst) {
   CopyShared(&table->codes, &codes);
 }
 
-// Fetches the images' bytes from the host's memory, and removes the zeros stuffed behind 0xFF, a warp per segment, 128 bytes a turn. Of
-// images with restart markers they all stay.
-__global__ void Unstuff(const Burst burst, const Chunk* chunks) {
-  const Chunk chunk = chunks[blockIdx.x];
-  const Image& image = burst.images[chunk.image];
-  const uint8_t* data = DataOf(burst, image);
-  const uint32_t lane = threadIdx.x % 32;
-  const uint32_t last = min(chunk.first + kRunsPerChunk, image.num_runs);
-  for (uint32_t index = chunk.first + threadIdx.x / 32; index < last; index += blockDim.x / 32) {
-    Run run;
-    if (!MakeRun(burst, image, index, &run)) {
-      if (lane == 0) burst.lengths[image.first_run + index] = UINT32_MAX;
-      continue;
-    }
-    uint32_t* const out_words = burst.words + run.words;
-    uint8_t* const out = reinterpret_cast<uint8_t*>(out_words);
-    // Aligned words that hold bytes of the segment and no others, and how far it lies behind their beginning.
-    const uint64_t address = reinterpret_cast<uint64_t>(data + run.begin);
-    const uint32_t* const words = reinterpret_cast<const uint32_t*>(address & ~uint64_t{3});
-    const uint32_t skipped = address & 3, size = run.end - run.begin, num_words = (skipped + size + 3) / 4;
-    uint32_t mine = lane < num_words ? words[lane] : 0;
-    uint32_t length = 0, before = 0;  // the byte before this turn's
-    bool marker = false;
-    for (uint32_t at = 0; at < size; at += 128) {
-      const uint32_t number = at / 4 + 32 + lane;
-      const uint32_t ahead = number < num_words ? words[number] : 0;  // on its way while this turn's are at hand
-      uint32_t next = __shfl_down_sync(0xFFFFFFFF, mine, 1);
-      const uint32_t first_ahead = __shfl_sync(0xFFFFFFFF, ahead, 0);
+// Words of a segment's 128 bytes, aligned; zeros behind its last.
+__device__ uint32_t LoadWord(const uint32_t* words, uint32_t num_words, uint32_t number) { return number < num_words ? words[number] : 0; }
+
+// Fetches a segment from the host's memory and removes the zeros stuffed behind 0xFF, a warp's work; of images with restart markers
+// all bytes stay.
+__device__ void UnstuffRun(const Burst& burst, const Image& image, uint32_t index, uint32_t lane) {
+  Run run;
+  if (!MakeRun(burst, image, index, &run)) {
+    if (lane == 0) burst.lengths[image.first_run + index] = UINT32_MAX;
+    return;
+  }
+  uint32_t* const out_words = burst.words + run.words;
+  uint8_t* const out = reinterpret_cast<uint8_t*>(out_words);
+  // Aligned words that hold bytes of the segment and no others, and how far it lies behind their beginning.
+  const uint64_t address = reinterpret_cast<uint64_t>(DataOf(burst, image) + run.begin);
+  const uint32_t* const words = reinterpret_cast<const uint32_t*>(address & ~uint64_t{3});
+  const uint32_t skipped = address & 3, size = run.end - run.begin, num_words = (skipped + size + 3) / 4;
+  uint32_t length = 0, before = 0;  // the byte before these 128
+  bool marker = false;
+  for (uint32_t first = 0; first < size; first += 128 * kLoads) {
+    uint32_t loaded[kLoads + 1];  // all on their way at once
+    #pragma unroll
+    for (uint32_t i = 0; i <= kLoads; ++i) loaded[i] = LoadWord(words, num_words, first / 4 + 32 * i + (i < kLoads ? lane : 0));
+    #pragma unroll
+    for (uint32_t i = 0; i < kLoads; ++i) {
+      const uint32_t at = first + 128 * i;
+      if (at >= size) break;
+      uint32_t next = __shfl_down_sync(0xFFFFFFFF, loaded[i], 1);
+      const uint32_t first_ahead = __shfl_sync(0xFFFFFFFF, loaded[i + 1], 0);
       if (lane == 31) next = first_ahead;
-      const uint32_t word = __funnelshift_r(mine, next, 8 * skipped);
-      mine = ahead;
+      const uint32_t word = __funnelshift_r(loaded[i], next, 8 * skipped);
       const uint32_t behind = at + 4 * lane, left = behind < size ? min(size - behind, 4u) : 0;
       if (image.restart_interval > 0) {
         if (left > 0) out_words[at / 4 + lane] = word;
@@ -118,13 +120,24 @@ __global__ void Unstuff(const Burst burst, const Chunk* chunks) {
         const uint32_t other = __shfl_up_sync(0xFFFFFFFF, sum, step);
         if (lane >= step) sum += other;
       }
-      for (uint32_t i = 0; i < kept; ++i) out[length + sum - kept + i] = static_cast<uint8_t>(packed >> (8 * i));
+      for (uint32_t k = 0; k < kept; ++k) out[length + sum - kept + k] = static_cast<uint8_t>(packed >> (8 * k));
       length += __shfl_sync(0xFFFFFFFF, sum, 31);
     }
-    if (image.restart_interval > 0) continue;
-    marker = __any_sync(0xFFFFFFFF, marker);
-    if (lane < 4) out[length + lane] = 0;
-    if (lane == 0) burst.lengths[image.first_run + index] = marker ? UINT32_MAX : length;
+  }
+  if (image.restart_interval > 0) return;
+  marker = __any_sync(0xFFFFFFFF, marker);
+  if (lane < 4) out[length + lane] = 0;
+  if (lane == 0) burst.lengths[image.first_run + index] = marker ? UINT32_MAX : length;
+}
+
+// Few threads with much on its way: the bus is what they wait for, and other kernels find room meanwhile.
+__global__ void __launch_bounds__(kFetchThreads) Unstuff(const Burst burst, const Chunk* chunks, uint32_t num_chunks) {
+  const uint32_t warps = blockDim.x / 32;
+  for (uint32_t i = blockIdx.x; i < num_chunks; i += gridDim.x) {
+    const Chunk chunk = chunks[i];
+    const Image& image = burst.images[chunk.image];
+    const uint32_t last = min(chunk.first + kRunsPerChunk, image.num_runs);
+    for (uint32_t index = chunk.first + threadIdx.x / 32; index < last; index += warps) UnstuffRun(burst, image, index, threadIdx.x % 32);
   }
 }
 
@@ -198,7 +211,7 @@ void LaunchGroup(const Burst& burst, const Chunks* tasks, cudaStream_t stream) {
   const auto chunks = [&](Task task) { return tasks[task].chunks; };
   const auto size = [&](Task task) { return tasks[task].size; };
   if (size(kEntropy) > 0) {
-    Unstuff<<<size(kEntropy), 256, 0, stream>>>(burst, chunks(kEntropy));
+    Unstuff<<<min(size(kEntropy), kFetchBlocks), kFetchThreads, 0, stream>>>(burst, chunks(kEntropy), size(kEntropy));
     Entropy<<<size(kEntropy), kRunsPerChunk, 0, stream>>>(burst, chunks(kEntropy));
   }
   if (size(kBlocks) > 0) Idct<<<size(kBlocks), kBlocksPerChunk, 0, stream>>>(burst, chunks(kBlocks));
