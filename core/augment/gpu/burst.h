@@ -103,9 +103,10 @@ struct Chunk {
 
 inline constexpr uint32_t kRunsPerChunk = 64, kBlocksPerChunk = 128, kPixelsPerChunk = 2048;
 
-// The images of a burst whose longest segment is long, and the others: a group's kernels run beside the other's, so that the few
-// threads with the longest segments keep nobody waiting but their own images.
-inline constexpr size_t kGroups = 2;
+// The images of a burst whose longest segment is long, and the others in two halves: a group's kernels run beside the others', so that
+// the few threads with the longest segments keep nobody waiting but their own images, and one half's bytes are fetched while the
+// other's are decoded.
+inline constexpr size_t kGroups = 3;
 // What a group's kernels do.
 enum Task { kEntropy, kBlocks, kPixels, kFirstPass, kLastPass, kTasks };
 struct Chunks {

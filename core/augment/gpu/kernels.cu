@@ -32,6 +32,7 @@ __device__ void Fill(const Burst& burst, const Chunk& chunk, Shared* shared) {
 }
 
 constexpr uint32_t kFetchThreads = 128, kFetchBlocks = 264;  // two a multiprocessor of an H200
+constexpr uint32_t kRunsPerWarp = 4;
 constexpr uint32_t kLoads = 4;  // words of a thread on their way
 constexpr size_t kMaxPieces = 32;
 constexpr int kBringBlocks = 64;
@@ -130,14 +131,16 @@ __device__ void UnstuffRun(const Burst& burst, const Image& image, uint32_t inde
   if (lane == 0) burst.lengths[image.first_run + index] = marker ? UINT32_MAX : length;
 }
 
-// Few threads with much on its way: the bus is what they wait for, and other kernels find room meanwhile.
+// Few threads with much on its way: the bus is what they wait for, and other kernels find room meanwhile. A warp takes some segments of
+// a chunk.
 __global__ void __launch_bounds__(kFetchThreads) Unstuff(const Burst burst, const Chunk* chunks, uint32_t num_chunks) {
-  const uint32_t warps = blockDim.x / 32;
-  for (uint32_t i = blockIdx.x; i < num_chunks; i += gridDim.x) {
-    const Chunk chunk = chunks[i];
+  constexpr uint32_t kParts = kRunsPerChunk / kRunsPerWarp;
+  const uint32_t warps = gridDim.x * (kFetchThreads / 32);
+  for (uint32_t i = blockIdx.x * (kFetchThreads / 32) + threadIdx.x / 32; i < num_chunks * kParts; i += warps) {
+    const Chunk chunk = chunks[i / kParts];
     const Image& image = burst.images[chunk.image];
-    const uint32_t last = min(chunk.first + kRunsPerChunk, image.num_runs);
-    for (uint32_t index = chunk.first + threadIdx.x / 32; index < last; index += warps) UnstuffRun(burst, image, index, threadIdx.x % 32);
+    const uint32_t first = chunk.first + i % kParts * kRunsPerWarp, last = min(first + kRunsPerWarp, image.num_runs);
+    for (uint32_t index = first; index < last; ++index) UnstuffRun(burst, image, index, threadIdx.x % 32);
   }
 }
 
@@ -211,7 +214,7 @@ void LaunchGroup(const Burst& burst, const Chunks* tasks, cudaStream_t stream) {
   const auto chunks = [&](Task task) { return tasks[task].chunks; };
   const auto size = [&](Task task) { return tasks[task].size; };
   if (size(kEntropy) > 0) {
-    Unstuff<<<min(size(kEntropy), kFetchBlocks), kFetchThreads, 0, stream>>>(burst, chunks(kEntropy), size(kEntropy));
+    Unstuff<<<min(size(kEntropy) * (kRunsPerChunk / kRunsPerWarp) / (kFetchThreads / 32), kFetchBlocks), kFetchThreads, 0, stream>>>(burst, chunks(kEntropy), size(kEntropy));
     Entropy<<<size(kEntropy), kRunsPerChunk, 0, stream>>>(burst, chunks(kEntropy));
   }
   if (size(kBlocks) > 0) Idct<<<size(kBlocks), kBlocksPerChunk, 0, stream>>>(burst, chunks(kBlocks));
@@ -223,18 +226,21 @@ void LaunchGroup(const Burst& burst, const Chunks* tasks, cudaStream_t stream) {
 }  // namespace
 
 int LaunchBurst(const Burst& burst, const Lanes& lanes) {
-  const auto main = static_cast<cudaStream_t>(lanes.main), side = static_cast<cudaStream_t>(lanes.side);
-  const auto fork = static_cast<cudaEvent_t>(lanes.fork), join = static_cast<cudaEvent_t>(lanes.join);
+  const auto stream = [&](size_t group) { return static_cast<cudaStream_t>(lanes.streams[group]); };
+  const auto fork = static_cast<cudaEvent_t>(lanes.fork);
   (void)cudaGetLastError();  // that of a call that failed without harm is not ours
-  if (burst.num_images > 0) Prepare<<<burst.num_tables + 2 * burst.num_images, 128, 0, main>>>(burst);
-  cudaError_t error = cudaEventRecord(fork, main);
-  if (error == cudaSuccess) error = cudaStreamWaitEvent(side, fork, 0);
+  if (burst.num_images > 0) Prepare<<<burst.num_tables + 2 * burst.num_images, 128, 0, stream(0)>>>(burst);
+  cudaError_t error = cudaEventRecord(fork, stream(0));
+  for (size_t group = 1; group < kGroups && error == cudaSuccess; ++group) error = cudaStreamWaitEvent(stream(group), fork, 0);
   if (error != cudaSuccess) return error;
-  LaunchGroup(burst, burst.chunks[0], main);
-  LaunchGroup(burst, burst.chunks[1], side);
+  for (size_t group = 0; group < kGroups; ++group) LaunchGroup(burst, burst.chunks[group], stream(group));
   error = cudaGetLastError();
-  if (error == cudaSuccess) error = cudaEventRecord(join, side);
-  return error != cudaSuccess ? error : cudaStreamWaitEvent(main, join, 0);
+  for (size_t group = 1; group < kGroups && error == cudaSuccess; ++group) {
+    const auto join = static_cast<cudaEvent_t>(lanes.join[group]);
+    error = cudaEventRecord(join, stream(group));
+    if (error == cudaSuccess) error = cudaStreamWaitEvent(stream(0), join, 0);
+  }
+  return error;
 }
 
 }  // namespace headrace::gpu

@@ -7,12 +7,11 @@
 
 namespace headrace::gpu {
 
-// Two streams, one for each group, and events for going apart and meeting: cudaStream_t and cudaEvent_t.
+// Streams, one for each group, and events for going apart and meeting: cudaStream_t and cudaEvent_t. The first group's stream meets none.
 struct Lanes {
-  void* main;
-  void* side;
+  void* streams[kGroups];
   void* fork;
-  void* join;
+  void* join[kGroups];
 };
 
 // From pinned host memory to the GPU's, both aligned to 16; whole words.
@@ -27,7 +26,7 @@ struct BroughtPiece {
 int BringBurst(const BroughtPiece* pieces, size_t count, void* stream);
 // Before LaunchBurst: the coefficients, to zero.
 int ClearBurst(const Burst& burst, void* stream);
-// On the main lane it is all behind what is there, and before what follows.
+// On the first stream it is all behind what is there, and before what follows.
 int LaunchBurst(const Burst& burst, const Lanes& lanes);
 
 }  // namespace headrace::gpu

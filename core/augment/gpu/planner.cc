@@ -393,7 +393,7 @@ absl::Status Planner::FillImage(Image* filled) {
   uint32_t longest;
   HEADRACE_RETURN_IF_ERROR(AddRows(&image, &longest));
   longest_.push_back(longest);
-  auto& lists = chunks[longest < long_bytes_];
+  auto& lists = chunks[longest < long_bytes_ ? 1 + images.size() % 2 : 0];
 
   const auto number = static_cast<uint32_t>(images.size());
   image.num_components = frame.num_components;

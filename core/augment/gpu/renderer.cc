@@ -34,6 +34,14 @@ absl::Status CudaStatus(cudaError_t error, const char* what) {
   }
 }
 
+absl::Status CreateEvent(unsigned int flags, void** event) {
+  return CudaStatus(cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(event), flags), "an event");
+}
+
+void DestroyEvent(void* event) {
+  if (event != nullptr) cudaEventDestroy(static_cast<cudaEvent_t>(event));
+}
+
 }  // namespace
 
 class GpuRenderer::Impl {
@@ -41,33 +49,30 @@ class GpuRenderer::Impl {
   Impl(int device, uint64_t memory_bytes) : device_(device), memory_bytes_(memory_bytes) {}
   ~Impl() {
     if (stream_ != nullptr) cudaStreamSynchronize(stream_);
-    for (Half& half : halves_) {
-      if (half.done != nullptr) cudaEventDestroy(half.done);
-    }
+    for (Half& half : halves_) DestroyEvent(half.done);
     if (memory_ != nullptr) cudaFree(memory_);
-    for (void* event : {lanes_.fork, lanes_.join}) {
-      if (event != nullptr) cudaEventDestroy(static_cast<cudaEvent_t>(event));
+    DestroyEvent(lanes_.fork);
+    for (void* event : lanes_.join) DestroyEvent(event);
+    for (void* stream : lanes_.streams) {
+      if (stream != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(stream));
     }
-    if (lanes_.side != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(lanes_.side));
-    if (stream_ != nullptr) cudaStreamDestroy(stream_);
   }
 
   absl::Status Open() {
     HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device_), "no usable GPU"));
-    HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "no usable GPU"));
+    for (void*& stream : lanes_.streams) {
+      HEADRACE_RETURN_IF_ERROR(
+          CudaStatus(cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(&stream), cudaStreamNonBlocking), "no usable GPU"));
+    }
+    stream_ = static_cast<cudaStream_t>(lanes_.streams[0]);
     HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaMalloc(reinterpret_cast<void**>(&memory_), memory_bytes_),
                                         ("GPU memory of " + std::to_string(memory_bytes_) + " bytes").c_str()));
-    lanes_.main = stream_;
-    HEADRACE_RETURN_IF_ERROR(
-        CudaStatus(cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(&lanes_.side), cudaStreamNonBlocking), "a stream"));
-    for (void** event : {&lanes_.fork, &lanes_.join}) {
-      HEADRACE_RETURN_IF_ERROR(
-          CudaStatus(cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(event), cudaEventDisableTiming), "an event"));
-    }
+    HEADRACE_RETURN_IF_ERROR(CreateEvent(cudaEventDisableTiming, &lanes_.fork));
+    for (void*& event : lanes_.join) HEADRACE_RETURN_IF_ERROR(CreateEvent(cudaEventDisableTiming, &event));
     const uint64_t brought_bytes = memory_bytes_ / kBroughtShare >> 8 << 8;
     for (Half& half : halves_) {
       half.memory = memory_ + brought_bytes * static_cast<uint64_t>(&half - halves_.data());
-      HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&half.done, cudaEventDisableTiming | cudaEventBlockingSync), "an event"));
+      HEADRACE_RETURN_IF_ERROR(CreateEvent(cudaEventDisableTiming | cudaEventBlockingSync, &half.done));
     }
     brought_bytes_ = brought_bytes;
     written_bytes_ = memory_bytes_ - brought_bytes * halves_.size();
@@ -105,7 +110,7 @@ class GpuRenderer::Impl {
     gpu::Planner planner;
     std::pmr::vector<uint8_t> failed;  // by image, from the GPU
     uint8_t* memory = nullptr;         // the GPU's, for what is brought
-    cudaEvent_t done = nullptr;
+    void* done = nullptr;              // an event
   };
   // Of the memory each half has one part of so many for what is brought: of photos it takes one part of 150, of thumbnails of 10.
   static constexpr uint64_t kBroughtShare = 16;
@@ -114,7 +119,7 @@ class GpuRenderer::Impl {
 
   const int device_;
   const uint64_t memory_bytes_;
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t stream_ = nullptr;  // the first of them
   gpu::Lanes lanes_ = {};
   uint8_t* memory_ = nullptr;
   uint64_t brought_bytes_ = 0, written_bytes_ = 0;
@@ -161,15 +166,15 @@ absl::Status GpuRenderer::Impl::Launch(void* out) {
   int error = gpu::BringBurst(pieces.data(), pieces.size(), stream_);
   if (error == cudaSuccess) error = gpu::ClearBurst(burst, stream_);
   if (error == cudaSuccess) error = gpu::LaunchBurst(burst, lanes_);
-  if (error == cudaSuccess) error = cudaEventRecord(half.done, stream_);
+  if (error == cudaSuccess) error = cudaEventRecord(static_cast<cudaEvent_t>(half.done), stream_);
   return CudaStatus(static_cast<cudaError_t>(error), "a burst of kernels");
 }
 
-bool GpuRenderer::Impl::IsDone() const { return cudaEventQuery(halves_[oldest_].done) != cudaErrorNotReady; }
+bool GpuRenderer::Impl::IsDone() const { return cudaEventQuery(static_cast<cudaEvent_t>(halves_[oldest_].done)) != cudaErrorNotReady; }
 
 absl::Status GpuRenderer::Impl::Finish(std::vector<uint32_t>* left) {
   Half& half = halves_[oldest_];
-  HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(half.done), "a batch on the GPU"));
+  HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(static_cast<cudaEvent_t>(half.done)), "a batch on the GPU"));
   oldest_ = (oldest_ + 1) % halves_.size();
   for (size_t i = 0; i < half.failed.size(); ++i) {
     if (half.failed[i] != 0) left->push_back(half.planner.images[i].sample);
