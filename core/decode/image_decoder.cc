@@ -13,12 +13,15 @@ namespace headrace {
 
 class ImageDecoder::Impl {
  public:
+  uint64_t max_scaled_pixels;
   JpegDecoder jpeg;
   PngDecoder png;
   std::vector<uint8_t> scratch;  // of the other formats
 };
 
-ImageDecoder::ImageDecoder() : impl_(std::make_unique<Impl>()) {}
+ImageDecoder::ImageDecoder(uint64_t max_scaled_pixels) : impl_(std::make_unique<Impl>()) {
+  impl_->max_scaled_pixels = max_scaled_pixels;
+}
 ImageDecoder::~ImageDecoder() = default;
 
 absl::Status ImageDecoder::Decode(absl::Span<const uint8_t> bytes, const ImageInfo& info,
@@ -45,7 +48,7 @@ absl::Status ImageDecoder::Decode(absl::Span<const uint8_t> bytes, const ImageIn
     case ImageFormat::kTiff:
       return DecodeTiff(bytes, info, region, &impl_->scratch, out, warning);
     case ImageFormat::kAvif:
-      return DecodeAvif(bytes, info, region, &impl_->scratch, out);
+      return DecodeAvif(bytes, info, region, impl_->max_scaled_pixels, &impl_->scratch, out);
     default:
       return absl::InvalidArgumentError("the index knows no format of this image");
   }

@@ -7,13 +7,15 @@
 #include "absl/types/span.h"
 #include "core/decode/image.h"
 #include "core/shard/dataset.h"
+#include "core/shard/format.h"
 
 namespace headrace {
 
 // One per decoding thread; not thread-safe. Keeps its memory between calls.
 class ImageDecoder {
  public:
-  ImageDecoder();
+  // `max_scaled_pixels`: of AV1 frames that are larger than their AVIF says, see avif_decoder.h.
+  explicit ImageDecoder(uint64_t max_scaled_pixels = kMaxImagePixels);
   ~ImageDecoder();
 
   // Decodes `region` (in **stored** coordinates, inside width × height of `info`) to RGB as

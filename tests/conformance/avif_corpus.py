@@ -278,6 +278,11 @@ def grids(generator):
         yield "AVIF grid", avif_file(items + [one.items()[0] for one in coded])
     other = tiles(1, 66, "RGB", "4:4:4")
     yield "AVIF grid", avif_file(items + [one.items()[0] for one in coded[:3] + other])
+    one = saved(picture(generator, 64, 64), "PNG")
+    for other in ("1/13/6", "9/13/6", "1/1/6", "1/13/5"):
+        unlike = [Coded(avifenc((one,), "--cicp", numbers, "--yuv", "444")).items()[0] for numbers in ("1/13/6", "1/13/6", "1/13/6", other)]
+        grid = grid_content(2, 2, 128, 128, False)
+        yield "AVIF grid", avif_file([Item(b"grid", grid, [(extent(128, 128), False)], [(b"dimg", [2, 3, 4, 5])]), *unlike])
     image = saved(noise(generator, 128, 192, "RGBA"), "PNG")
     for bits in ("10", "12"):
         yield "AVIF grid", avifenc((image,), "--grid", "2x3", "--depth", bits, "--yuv", "420")

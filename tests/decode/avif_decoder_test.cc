@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/decode/probe.h"
+#include "core/shard/format.h"
 #include "tests/decode/regions.h"
 
 namespace headrace {
@@ -43,16 +44,16 @@ size_t Where(const std::vector<uint8_t>& file, const std::string& text) {
   return static_cast<size_t>(found - file.begin());
 }
 
-absl::Status DecodeAvifFile(const std::vector<uint8_t>& file, const Rect& region, RgbImage* out) {
+absl::Status DecodeAvifFile(const std::vector<uint8_t>& file, const Rect& region, RgbImage* out, uint64_t max_scaled = kMaxImagePixels) {
   const absl::StatusOr<ImageInfo> info = ReadAvifHeader(file);
   if (!info.ok()) return info.status();
   std::vector<uint8_t> scratch;
-  return DecodeAvif(file, *info, region, &scratch, out);
+  return DecodeAvif(file, *info, region, max_scaled, &scratch, out);
 }
 
-std::string RefusalOfAvif(const std::vector<uint8_t>& file) {
+std::string RefusalOfAvif(const std::vector<uint8_t>& file, uint64_t max_scaled = kMaxImagePixels) {
   RgbImage image;
-  return std::string(DecodeAvifFile(file, {0, 0, 1, 1}, &image).message());
+  return std::string(DecodeAvifFile(file, {0, 0, 1, 1}, &image, max_scaled).message());
 }
 
 TEST(AvifDecoder, ReadsTheContainer) {
@@ -96,11 +97,36 @@ TEST(AvifDecoder, RefusesHeadersThatPromiseMoreThanTheDataHold) {
   file[extent + 2] = 0x20;
   file[extent + 6] = 0x60;
   EXPECT_THAT(ProbeImage(file).status().message(), HasSubstr("8212 x 24590 pixels are more than"));
-  file[extent + 6] = 0;
-  EXPECT_THAT(RefusalOfAvif(file), HasSubstr("another size than the container says"));
-  file = AvifFile();
+}
+
+// The container says another size than the AV1 data: Pillow scales their planes.
+TEST(AvifDecoder, ScalesToTheSizeThatTheContainerSays) {
+  std::vector<uint8_t> file = AvifFile();
+  const size_t extent = Where(file, "ispe") + 8;
+  RgbImage image;
+  file[extent + 3] = 15;
+  file[extent + 7] = 7;
+  ASSERT_TRUE(DecodeAvifFile(file, {0, 0, 7, 15}, &image).ok());
+  const auto pixel = [&](int x, int y) { return std::vector<uint8_t>(image.row(y) + 3 * x, image.row(y) + 3 * x + 3); };
+  EXPECT_EQ(pixel(0, 0), (std::vector<uint8_t>{13, 14, 16}));
+  EXPECT_EQ(pixel(9, 4), (std::vector<uint8_t>{81, 93, 105}));
+  file[extent + 3] = 90;
+  file[extent + 7] = 33;
+  ASSERT_TRUE(DecodeAvifFile(file, {0, 0, 33, 90}, &image).ok());
+  EXPECT_EQ(pixel(0, 0), (std::vector<uint8_t>{15, 16, 18}));
+  EXPECT_EQ(pixel(61, 17), (std::vector<uint8_t>{70, 86, 99}));
+}
+
+// A small header could otherwise be followed by data that cost any amount of memory and time.
+TEST(AvifDecoder, RefusesFramesLargerThanTheContainerSaysAboveALimit) {
+  std::vector<uint8_t> file = AvifFile();
+  const size_t extent = Where(file, "ispe") + 8;
+  EXPECT_EQ(RefusalOfAvif(file, 0), "");
+  file[extent + 3] = 90;
+  EXPECT_EQ(RefusalOfAvif(file, 0), "");
   file[extent + 3] = 8;
-  EXPECT_THAT(RefusalOfAvif(file), HasSubstr("another size than the container says"));
+  EXPECT_THAT(RefusalOfAvif(file, kWidth * kHeight - 1), HasSubstr("too large"));
+  EXPECT_EQ(RefusalOfAvif(file, kWidth * kHeight), "");
 }
 
 // A hundred bytes could otherwise cost as many seconds.

@@ -61,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   absl::StatusOr<ImageInfo> info = ProbeImage(file);
   if (!info.ok() || uint64_t{info->width} * info->height > kMaxDecodedPixels) return 0;
 
-  static ImageDecoder decoder;
+  static ImageDecoder decoder(kMaxDecodedPixels);
   const Rect whole = {0, 0, static_cast<int>(info->height), static_cast<int>(info->width)};
   Rect region = whole;
   region.top = top % whole.height;

@@ -10,7 +10,7 @@ absl::Status Absent() { return absl::InvalidArgumentError("AVIF: this build has 
 
 absl::StatusOr<ImageInfo> ReadAvifHeader(absl::Span<const uint8_t>) { return Absent(); }
 
-absl::Status DecodeAvif(absl::Span<const uint8_t>, const ImageInfo&, const Rect&, std::vector<uint8_t>*, RgbImage*) {
+absl::Status DecodeAvif(absl::Span<const uint8_t>, const ImageInfo&, const Rect&, uint64_t, std::vector<uint8_t>*, RgbImage*) {
   return Absent();
 }
 

@@ -219,7 +219,9 @@ absl::Status SetColour(const Properties& properties, AvifPicture* picture) {
     if (*seen) return Invalid("two colr boxes of one kind");
     *seen = true;
     if (property.values[0] != kCicp) continue;
-    picture->property = {static_cast<int>(property.values[1]), static_cast<int>(property.values[2]), property.values[3] != 0};
+    picture->property.primaries = static_cast<int>(property.values[1]);
+    picture->property.matrix = static_cast<int>(property.values[2]);
+    picture->property.full_range = property.values[3] != 0;
   }
   return absl::OkStatus();
 }

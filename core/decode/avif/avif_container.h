@@ -28,8 +28,9 @@ struct AvifPlanes {
 
 // Numbers of ITU-T H.273.
 struct AvifColour {
-  int primaries = 2, matrix = 2;
+  int primaries = 2, transfer = 2, matrix = 2;
   bool full_range = true;
+  friend bool operator==(const AvifColour&, const AvifColour&) = default;
 };
 
 struct AvifPicture {

@@ -3,11 +3,13 @@
 #include <dav1d/dav1d.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cerrno>
 #include <memory>
+#include <new>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "core/decode/avif/avif_planes.h"
 #include "core/decode/avif/yuv_to_rgb.h"
 
 namespace headrace {
@@ -18,10 +20,10 @@ constexpr int kMaxFrames = 64;
 constexpr int kMinGridTile = 64;  // px
 
 absl::Status Invalid(const std::string& reason) { return absl::InvalidArgumentError(absl::StrCat("AVIF: ", reason)); }
-absl::Status OtherSize() { return Invalid("the AV1 picture has another size than the container says"); }
+absl::Status TooLarge() { return Invalid("the AV1 picture is too large"); }
 // Of dav1d's error: ERANGE is its word for a frame above the limit.
 absl::Status Broken(int error) {
-  return error == DAV1D_ERR(ERANGE) ? OtherSize() : Invalid("the picture's data are broken");
+  return error == DAV1D_ERR(ERANGE) ? TooLarge() : Invalid("the picture's data are broken");
 }
 
 // A decoded picture, freed with its owner.
@@ -60,18 +62,55 @@ int CountFrames(absl::Span<const uint8_t> data) {
   return frames;
 }
 
+// Gives dav1d its frames' memory, of as many pixels as the container says; what a frame has more is taken from `spare`.
+struct Allowance {
+  uint64_t pixels = 0;
+  uint64_t* spare = nullptr;
+};
+
+int Allocate(Dav1dPicture* picture, void* cookie) {
+  Allowance& allowance = *static_cast<Allowance*>(cookie);
+  const uint64_t pixels = static_cast<uint64_t>(picture->p.w) * static_cast<uint64_t>(picture->p.h);
+  const uint64_t more = pixels - std::min(pixels, allowance.pixels);
+  if (more > *allowance.spare) return DAV1D_ERR(ERANGE);
+  *allowance.spare -= more;
+  allowance.pixels += more;
+  // Sides and alignment are what dav1d's picture.h asks for; rows of 1,024 bytes would share lines of the cache.
+  const bool has_chroma = picture->p.layout != DAV1D_PIXEL_LAYOUT_I400, halves_rows = picture->p.layout == DAV1D_PIXEL_LAYOUT_I420;
+  const bool halves_columns = halves_rows || picture->p.layout == DAV1D_PIXEL_LAYOUT_I422;
+  const auto up = [](int side) { return (static_cast<size_t>(side) + 127) / 128 * 128; };
+  size_t strides[2] = {up(picture->p.w) * (picture->p.bpc > 8 ? 2 : 1), 0};
+  strides[1] = has_chroma ? strides[0] >> (halves_columns ? 1 : 0) : 0;
+  for (size_t& stride : strides) stride += stride > 0 && stride % 1024 == 0 ? DAV1D_PICTURE_ALIGNMENT : 0;
+  const size_t luma = strides[0] * up(picture->p.h), chroma = strides[1] * (up(picture->p.h) >> (halves_rows ? 1 : 0));
+  constexpr std::align_val_t kAlignment{DAV1D_PICTURE_ALIGNMENT};
+  auto* memory = static_cast<uint8_t*>(::operator new(luma + 2 * chroma + DAV1D_PICTURE_ALIGNMENT, kAlignment, std::nothrow));
+  if (memory == nullptr) return DAV1D_ERR(ENOMEM);
+  for (int plane = 0; plane < 2; ++plane) picture->stride[plane] = static_cast<ptrdiff_t>(strides[plane]);
+  picture->data[0] = picture->allocator_data = memory;
+  picture->data[1] = has_chroma ? memory + luma : nullptr;
+  picture->data[2] = has_chroma ? memory + luma + chroma : nullptr;
+  return 0;
+}
+
+void Release(Dav1dPicture* picture, void*) {
+  ::operator delete(picture->allocator_data, std::align_val_t{DAV1D_PICTURE_ALIGNMENT});
+}
+
 struct CloseDecoder {
   void operator()(Dav1dContext* context) const { dav1d_close(&context); }
 };
 
-absl::Status DecodeTile(const AvifTile& tile, Picture* picture) {
+absl::Status DecodeTile(const AvifTile& tile, uint64_t* spare_pixels, Picture* picture) {
+  Allowance allowance = {uint64_t{tile.width} * tile.height, spare_pixels};
   Dav1dSettings settings;
   dav1d_default_settings(&settings);
   settings.n_threads = 1;
   settings.max_frame_delay = 1;
   settings.operating_point = tile.operating_point;
   settings.all_layers = tile.layer >= 0 ? 1 : 0;
-  settings.frame_size_limit = static_cast<unsigned>(uint64_t{tile.width} * tile.height);
+  settings.frame_size_limit = static_cast<unsigned>(std::max(allowance.pixels, *spare_pixels));
+  settings.allocator = {&allowance, Allocate, Release};
   settings.logger.callback = nullptr;
   Dav1dContext* opened = nullptr;
   if (dav1d_open(&opened, &settings) != 0) return Invalid("dav1d does not start");
@@ -104,9 +143,6 @@ absl::Status DecodeTile(const AvifTile& tile, Picture* picture) {
     got = dav1d_get_picture(context.get(), ignored.get());
     if (got < 0 && got != DAV1D_ERR(EAGAIN)) return Broken(got);
   }
-  if ((*picture)->p.w != static_cast<int>(tile.width) || (*picture)->p.h != static_cast<int>(tile.height)) {
-    return OtherSize();
-  }
   return absl::OkStatus();
 }
 
@@ -121,17 +157,8 @@ Chroma ChromaOf(Dav1dPixelLayout layout) {
 
 AvifColour ColourOf(const Picture& picture) {
   const Dav1dSequenceHeader& header = *picture->seq_hdr;
-  return {static_cast<int>(header.pri), static_cast<int>(header.mtrx), header.color_range != 0};
+  return {static_cast<int>(header.pri), static_cast<int>(header.trc), static_cast<int>(header.mtrx), header.color_range != 0};
 }
-
-// Planes of a decoded picture, or of a grid of them in memory of its own.
-struct Planes {
-  int width = 0, height = 0, bits = 8;
-  Chroma chroma = Chroma::k420;
-  AvifColour colour;
-  const uint8_t* data[3] = {};
-  ptrdiff_t strides[3] = {};
-};
 
 Planes PlanesOf(const Picture& picture) {
   Planes planes;
@@ -147,11 +174,6 @@ Planes PlanesOf(const Picture& picture) {
   return planes;
 }
 
-int Halved(int size, bool halved) { return halved ? (size + 1) / 2 : size; }
-
-bool HalvesColumns(int plane, Chroma chroma) { return plane > 0 && chroma != Chroma::k444; }
-bool HalvesRows(int plane, Chroma chroma) { return plane > 0 && chroma == Chroma::k420; }
-
 // MIAF (ISO/IEC 23000-22), 7.3.11.4.2, which libavif enforces. `is_alpha`: chroma does not count there.
 absl::Status CheckGrid(const AvifPlanes& grid, const Planes& tile, bool is_alpha) {
   const auto width = static_cast<uint32_t>(tile.width), height = static_cast<uint32_t>(tile.height);
@@ -159,69 +181,46 @@ absl::Status CheckGrid(const AvifPlanes& grid, const Planes& tile, bool is_alpha
       uint64_t{width} * (grid.columns - 1) >= grid.width || uint64_t{height} * (grid.rows - 1) >= grid.height) {
     return Invalid("the tiles of the grid do not cover the picture");
   }
-  const bool odd_columns = HalvesColumns(1, tile.chroma) && (width % 2 != 0 || grid.width % 2 != 0);
-  const bool odd_rows = HalvesRows(1, tile.chroma) && (height % 2 != 0 || grid.height % 2 != 0);
+  const bool odd_columns = tile.HalvesColumns(1) && (width % 2 != 0 || grid.width % 2 != 0);
+  const bool odd_rows = tile.HalvesRows(1) && (height % 2 != 0 || grid.height % 2 != 0);
   if (tile.width < kMinGridTile || tile.height < kMinGridTile || (!is_alpha && tile.chroma != Chroma::k400 && (odd_columns || odd_rows))) {
     return Invalid("the tiles of the grid are too small or odd");
   }
   return absl::OkStatus();
 }
 
-// Lays planes of the whole grid out in `memory`, which grows.
-Planes LayOutGrid(const AvifPlanes& grid, const Planes& tile, std::vector<uint8_t>* memory) {
-  Planes whole = tile;
-  whole.width = static_cast<int>(grid.width);
-  whole.height = static_cast<int>(grid.height);
-  size_t sizes[3] = {}, total = 0;
-  for (int plane = 0; plane < 3 && tile.data[plane] != nullptr; ++plane) {
-    whole.strides[plane] = ptrdiff_t{Halved(whole.width, HalvesColumns(plane, tile.chroma))} * (tile.bits > 8 ? 2 : 1);
-    sizes[plane] = static_cast<size_t>(whole.strides[plane]) * static_cast<size_t>(Halved(whole.height, HalvesRows(plane, tile.chroma)));
-    total += sizes[plane];
+// A decoded picture, with memory for what is made of it.
+struct Decoded {
+  Picture picture;
+  std::vector<uint8_t> full_range, scaled;
+};
+
+// Of the container's size. The result points into `decoded`.
+absl::StatusOr<Planes> DecodeScaled(const AvifTile& tile, bool is_alpha, uint64_t* spare_pixels, Decoded* decoded) {
+  HEADRACE_RETURN_IF_ERROR(DecodeTile(tile, spare_pixels, &decoded->picture));
+  Planes planes = PlanesOf(decoded->picture);
+  if (is_alpha) {
+    std::fill(planes.data + 1, planes.data + 3, nullptr);
+    if (!planes.colour.full_range) planes = FullRange(planes, &decoded->full_range);
   }
-  if (memory->size() < total) memory->resize(total);
-  const uint8_t* at = memory->data();
-  for (int plane = 0; plane < 3 && tile.data[plane] != nullptr; ++plane) {
-    whole.data[plane] = at;
-    at += sizes[plane];
-  }
-  return whole;
+  return Scale(planes, tile.width, tile.height, &decoded->scaled);
 }
 
-void CopyTile(const Planes& tile, int column, int row, const Planes& whole, uint8_t* memory) {
-  const int sample_bytes = tile.bits > 8 ? 2 : 1;
-  for (int plane = 0; plane < 3 && tile.data[plane] != nullptr; ++plane) {
-    const bool columns = HalvesColumns(plane, tile.chroma), rows = HalvesRows(plane, tile.chroma);
-    const int left = Halved(tile.width, columns) * column, top = Halved(tile.height, rows) * row;
-    const int width = std::min(Halved(tile.width, columns), Halved(whole.width, columns) - left);
-    const int height = std::min(Halved(tile.height, rows), Halved(whole.height, rows) - top);
-    uint8_t* const to = memory + (whole.data[plane] - whole.data[0]) + ptrdiff_t{left} * sample_bytes;
-    for (int y = 0; y < height; ++y) {
-      std::memcpy(to + (top + y) * whole.strides[plane], tile.data[plane] + y * tile.strides[plane],
-                  static_cast<size_t>(width) * static_cast<size_t>(sample_bytes));
-    }
-  }
-}
-
-// Colour, or alpha, of the whole picture. The result points into `picture` or into `memory`.
-absl::StatusOr<Planes> DecodePlanes(const AvifPlanes& described, bool is_alpha, Picture* picture, std::vector<uint8_t>* memory) {
-  if (described.columns == 0) {
-    HEADRACE_RETURN_IF_ERROR(DecodeTile(described.tiles[0], picture));
-    return PlanesOf(*picture);
-  }
+// Colour, or alpha, of the whole picture. The result points into `decoded`, or, of a grid, into `memory`.
+absl::StatusOr<Planes> DecodePlanes(const AvifPlanes& described, bool is_alpha, uint64_t spare_pixels, Decoded* decoded,
+                                    std::vector<uint8_t>* memory) {
+  if (described.columns == 0) return DecodeScaled(described.tiles[0], is_alpha, &spare_pixels, decoded);
   Planes first, whole;
   for (size_t number = 0; number < described.tiles.size(); ++number) {
-    Picture decoded;
-    HEADRACE_RETURN_IF_ERROR(DecodeTile(described.tiles[number], &decoded));
-    Planes tile = PlanesOf(decoded);
-    if (is_alpha) std::fill(tile.data + 1, tile.data + 3, nullptr);
+    Decoded of_tile;
+    HEADRACE_ASSIGN_OR_RETURN(const Planes tile, DecodeScaled(described.tiles[number], is_alpha, &spare_pixels, &of_tile));
     if (number == 0) {
       HEADRACE_RETURN_IF_ERROR(CheckGrid(described, tile, is_alpha));
       first = tile;
-      whole = LayOutGrid(described, tile, memory);
+      whole = LayOut(tile, described.width, described.height, memory);
     }
-    if (tile.width != first.width || tile.height != first.height || tile.bits != first.bits || tile.chroma != first.chroma ||
-        tile.colour.primaries != first.colour.primaries || tile.colour.matrix != first.colour.matrix ||
-        tile.colour.full_range != first.colour.full_range) {
+    if (tile.width != first.width || tile.height != first.height || tile.bits != first.bits ||
+        (!is_alpha && (tile.chroma != first.chroma || tile.colour != first.colour))) {
       return Invalid("the tiles of the grid differ");
     }
     const int column = static_cast<int>(number % described.columns), row = static_cast<int>(number / described.columns);
@@ -243,26 +242,26 @@ absl::StatusOr<ImageInfo> ReadAvifHeader(absl::Span<const uint8_t> bytes) {
   return info;
 }
 
-absl::Status DecodeAvif(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Rect& region, std::vector<uint8_t>* scratch,
-                        RgbImage* out) {
+absl::Status DecodeAvif(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Rect& region, uint64_t max_scaled_pixels,
+                        std::vector<uint8_t>* scratch, RgbImage* out) {
   HEADRACE_ASSIGN_OR_RETURN(const AvifPicture described, ParseAvif(bytes));
   if (described.colour.width != info.width || described.colour.height != info.height) {
     return Invalid("the picture has another size than the index says");
   }
-  Picture colour_picture, alpha_picture;
-  std::vector<uint8_t> alpha_memory;  // of grids
-  HEADRACE_ASSIGN_OR_RETURN(const Planes colour, DecodePlanes(described.colour, false, &colour_picture, scratch));
+  Decoded colour_memory, alpha_memory;
+  std::vector<uint8_t> alpha_grid;
+  HEADRACE_ASSIGN_OR_RETURN(const Planes colour, DecodePlanes(described.colour, false, max_scaled_pixels, &colour_memory, scratch));
   // Pillow takes the container's word for the mode and libavif's bytes for its pixels.
   if (described.alpha.tiles.empty() && described.monochrome != (colour.chroma == Chroma::k400)) {
     return Invalid("the container and the AV1 data differ in whether it is grey");
   }
   YuvImage image;
   if (!described.alpha.tiles.empty()) {
-    HEADRACE_ASSIGN_OR_RETURN(const Planes alpha, DecodePlanes(described.alpha, true, &alpha_picture, &alpha_memory));
+    HEADRACE_ASSIGN_OR_RETURN(const Planes alpha,
+                              DecodePlanes(described.alpha, true, max_scaled_pixels, &alpha_memory, &alpha_grid));
     if (alpha.bits != colour.bits) return Invalid("alpha has another depth than the colours");
     image.alpha = alpha.data[0];
     image.alpha_stride = alpha.strides[0];
-    image.alpha_full_range = alpha.colour.full_range;
     image.premultiplied = described.premultiplied;
   }
   image.width = colour.width;

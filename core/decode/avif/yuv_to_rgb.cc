@@ -191,12 +191,6 @@ class Upsampler {
   bool halves_rows_, halves_columns_;
 };
 
-// Alpha of limited range, made full.
-int FullRange(int alpha, int bits) {
-  const int low = 16 << (bits - 8), range = 219 << (bits - 8), highest = (1 << bits) - 1;
-  return Clamp(((alpha - low) * highest + range / 2) / range, highest);
-}
-
 class Converter {
  public:
   Converter(const YuvImage& image, Way way, const Rect& region) : image_(image), way_(way), region_(region) {
@@ -316,10 +310,7 @@ class Converter {
   }
 
   // Of all its bits.
-  int AlphaAt(int x, int y) const {
-    const int alpha = Row(image_.alpha, image_.alpha_stride, y, image_.bits)[x];
-    return image_.alpha_full_range ? alpha : FullRange(alpha, image_.bits);
-  }
+  int AlphaAt(int x, int y) const { return Row(image_.alpha, image_.alpha_stride, y, image_.bits)[x]; }
 
   // libyuv's ARGBUnattenuate; on x86 its vectors make 0 of what is far too large.
   void Unpremultiply(int y, uint8_t* out) {

@@ -12,7 +12,7 @@ namespace headrace {
 
 enum class Chroma { k400, k420, k422, k444 };
 
-// Samples of one byte up to 8 bits, else of two. `alpha` may be null.
+// Samples of one byte up to 8 bits, else of two. `alpha` may be null; its range is full.
 struct YuvImage {
   int width = 0, height = 0;  // px
   int bits = 8;               // 8, 10, 12
@@ -20,8 +20,7 @@ struct YuvImage {
   const uint8_t *y = nullptr, *u = nullptr, *v = nullptr, *alpha = nullptr;
   ptrdiff_t y_stride = 0, uv_stride = 0, alpha_stride = 0;  // bytes
   AvifColour colour;
-  bool premultiplied = false;       // with alpha
-  bool alpha_full_range = true;
+  bool premultiplied = false;  // with alpha
 };
 
 // A region of the picture. INVALID_ARGUMENT for a matrix that libavif does not know.
