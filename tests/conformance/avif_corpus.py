@@ -48,6 +48,7 @@ def avifs(generator):
     yield from sequences(generator)
     yield from grids(generator)
     yield from containers(generator)
+    yield from greys(generator)
 
 
 def deep(generator):
@@ -131,6 +132,25 @@ def sequences(generator):
             # Pillow crashes when it writes such.
             for turn in (("--irot", "1"), ("--irot", "3", "--imir", "0")):
                 yield "AVIF sequence", avifenc(tuple(saved(frame, "PNG") for frame in frames), *turn)
+
+
+def greys(generator):
+    """Grey in only one of container and AV1 data: Pillow takes bytes of RGB for grey, or has too few of them."""
+    for bits in ("8", "10", "12"):
+        for sampling in ("420", "422", "444"):
+            image = noise(generator, *size(generator), "RGBA")
+            coded, grey = (
+                Coded(avifenc((saved(image.convert(mode), "PNG"),), "--depth", bits, "--yuv", chroma, "--min", "0", "--max", "20"))
+                for mode, chroma in (("RGBA", sampling), ("L", "400"))
+            )
+            for one, other in ((coded, grey), (grey, coded)):
+                one.configurations[0], said = other.configurations[0], one.configurations[0]
+                for content in (one.file(), one.file(premultiplied=len(one.configurations) > 1)):
+                    yield "AVIF grey in one place", content
+                alpha = one.configurations[1:]
+                one.configurations[1:] = []
+                yield "AVIF grey in one place", one.file()
+                one.configurations = [said, *alpha]
 
 
 def box(kind, *parts):

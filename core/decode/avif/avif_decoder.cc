@@ -229,6 +229,24 @@ absl::StatusOr<Planes> DecodePlanes(const AvifPlanes& described, bool is_alpha, 
   return whole;
 }
 
+// Pillow takes the container's word for the mode and libavif's bytes for its pixels, so where only the former is grey, the first third of
+// the bytes of the RGB picture.
+absl::Status BytesAsGrey(const YuvImage& image, const Rect& region, RgbImage* out) {
+  const int64_t width = image.width, first = region.top * width + region.left;
+  const int64_t last = (region.top + region.height - 1) * width + region.left + region.width - 1;
+  Rect rows = {static_cast<int>(first / (3 * width)), 0, 0, image.width};
+  rows.height = static_cast<int>(last / (3 * width)) + 1 - rows.top;
+  RgbImage rgb;
+  HEADRACE_RETURN_IF_ERROR(YuvToRgb(image, rows, &rgb));
+  out->Resize(region.width, region.height);
+  for (int y = 0; y < region.height; ++y) {
+    const uint8_t* from = rgb.pixels.data() + (first + y * width - rows.top * 3 * width);
+    uint8_t* to = out->row(y);
+    for (int x = 0; x < 3 * region.width; ++x) to[x] = from[x / 3];
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<ImageInfo> ReadAvifHeader(absl::Span<const uint8_t> bytes) {
@@ -251,12 +269,10 @@ absl::Status DecodeAvif(absl::Span<const uint8_t> bytes, const ImageInfo& info, 
   Decoded colour_memory, alpha_memory;
   std::vector<uint8_t> alpha_grid;
   HEADRACE_ASSIGN_OR_RETURN(const Planes colour, DecodePlanes(described.colour, false, max_scaled_pixels, &colour_memory, scratch));
-  // Pillow takes the container's word for the mode and libavif's bytes for its pixels.
-  if (described.alpha.tiles.empty() && described.monochrome != (colour.chroma == Chroma::k400)) {
-    return Invalid("the container and the AV1 data differ in whether it is grey");
-  }
+  const bool is_grey = colour.chroma == Chroma::k400, has_alpha = !described.alpha.tiles.empty();
+  if (is_grey && !described.monochrome && !has_alpha) return Invalid("the AV1 data are grey and the container says colours");
   YuvImage image;
-  if (!described.alpha.tiles.empty()) {
+  if (has_alpha) {
     HEADRACE_ASSIGN_OR_RETURN(const Planes alpha,
                               DecodePlanes(described.alpha, true, max_scaled_pixels, &alpha_memory, &alpha_grid));
     if (alpha.bits != colour.bits) return Invalid("alpha has another depth than the colours");
@@ -274,7 +290,7 @@ absl::Status DecodeAvif(absl::Span<const uint8_t> bytes, const ImageInfo& info, 
   image.v = colour.data[2];
   image.y_stride = colour.strides[0];
   image.uv_stride = colour.strides[1];
-  return YuvToRgb(image, region, out);
+  return described.monochrome && !is_grey && !has_alpha ? BytesAsGrey(image, region, out) : YuvToRgb(image, region, out);
 }
 
 }  // namespace headrace
