@@ -168,7 +168,7 @@ class Item:
         self.content_type = content_type
 
 
-def avif_file(items, wide=False, in_idat=False, pieces=1, brands=(b"avif", b"mif1"), after=b""):
+def avif_file(items, wide=False, in_idat=False, pieces=1, brands=(b"avif", b"mif1"), groups=(), after=b""):
     """Items, numbered from 1; the first is the primary one. A property is (box, essential); a reference (kind, [numbers])."""
     containers = []
     for item in items:
@@ -216,6 +216,7 @@ def avif_file(items, wide=False, in_idat=False, pieces=1, brands=(b"avif", b"mif
             full_box(b"iref", int(wide), 0, *references) if references else b"",
             box(b"iprp", box(b"ipco", *containers), ipma),
             box(b"idat", data) if in_idat else b"",
+            box(b"grpl", *groups) if groups else b"",
         )  # fmt: skip
 
     data = b"".join(item.data for item in items)

@@ -5,6 +5,7 @@ import struct
 import zlib
 
 from avif_corpus import avifs
+from avif_gain_maps import gain_maps
 from avif_scaled import scaled_avifs
 from pictures import exif, picture, saved, size
 
@@ -333,5 +334,5 @@ def damaged(generator, content):
 def files(seed):
     """(kind, bytes): pictures of every kind, whole."""
     generator = random.Random(seed)
-    for maker in (webps, gifs, bmps, tiffs, avifs, scaled_avifs):
+    for maker in (webps, gifs, bmps, tiffs, avifs, gain_maps, scaled_avifs):
         yield from maker(generator)

@@ -268,14 +268,15 @@ absl::Status ParseItemProperties(Bytes body, Meta* meta) {
   return absl::OkStatus();
 }
 
-absl::Status ParseGroups(Bytes body) {
+absl::Status ParseGroups(Bytes body, Meta* meta) {
   BoxReader reader(body);
   while (!reader.empty()) {
     uint32_t type = 0;
     if (reader.Head(&type, nullptr) > reader.rest().size()) return Broken("grpl");
     reader.Version();
     reader.U32();
-    reader.Take(uint64_t{4} * reader.U32());
+    const Bytes entities = reader.Take(uint64_t{4} * reader.U32());
+    if (type == Code("altr")) meta->alternatives.push_back(entities);
   }
   return reader.ok() ? absl::OkStatus() : Broken("grpl");
 }
@@ -317,7 +318,7 @@ absl::Status ParseMeta(Bytes body, Meta* meta) {
       case Code("iprp"): status = ParseItemProperties(box.body, meta); break;
       case Code("iinf"): status = ParseInformation(box.body, meta); break;
       case Code("iref"): status = ParseReferences(box.body, meta); break;
-      default: status = ParseGroups(box.body);
+      default: status = ParseGroups(box.body, meta);
     }
     HEADRACE_RETURN_IF_ERROR(status);
   }

@@ -63,7 +63,8 @@ struct Meta {
   Properties properties;
   Bytes idat;
   uint32_t primary = 0;
-  size_t associations = 0;  // of all items with properties
+  size_t associations = 0;          // of all items with properties
+  std::vector<Bytes> alternatives;  // groups of items, each the numbers of its items
 
   Item& Get(uint32_t id) {
     const auto [at, is_new] = index.emplace(id, items.size());

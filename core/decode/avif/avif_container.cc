@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/decode/avif/avif_boxes.h"
+#include "core/decode/avif/avif_items.h"
 #include "core/decode/exif.h"
 
 namespace headrace {
@@ -18,28 +19,6 @@ constexpr uint64_t kMaxSamples = 12 * 3600 * 60;      // libavif's limit
 constexpr uint64_t kSmallTile = uint64_t{2048} * 2048;  // px
 constexpr int kMaxBlocks = 64;                          // of EXIF and XMP
 constexpr uint64_t kMaxShared = 16, kMinShared = uint64_t{64} << 20;  // times the file, bytes
-
-// The first `wanted` bytes of an item.
-absl::StatusOr<std::vector<Bytes>> PiecesOf(const File& file, const Meta& meta, const Item& item, uint64_t wanted) {
-  const Bytes source = item.in_idat ? meta.idat : file.bytes;
-  std::vector<Bytes> pieces;
-  if (item.size > file.bytes.size() || source.empty()) return CutOff();
-  for (const auto& [offset, length] : item.extents) {
-    const uint64_t count = std::min(length, wanted);
-    if (offset > source.size() || (item.in_idat ? length : count) > source.size() - offset) return CutOff();
-    pieces.push_back(source.subspan(static_cast<size_t>(offset), static_cast<size_t>(count)));
-    wanted -= count;
-    if (wanted == 0) return pieces;
-  }
-  return CutOff();
-}
-
-absl::StatusOr<std::vector<uint8_t>> ContentOf(const File& file, const Meta& meta, const Item& item) {
-  HEADRACE_ASSIGN_OR_RETURN(const std::vector<Bytes> pieces, PiecesOf(file, meta, item, item.size));
-  std::vector<uint8_t> content;
-  for (const Bytes piece : pieces) content.insert(content.end(), piece.begin(), piece.end());
-  return content;
-}
 
 absl::StatusOr<AvifTile> TileOf(const File& file, const Item& item) {
   AvifTile tile;
@@ -76,20 +55,6 @@ absl::StatusOr<AvifTile> TileOf(const File& file, const Item& item) {
   return tile;
 }
 
-// Columns, rows and size of a grid out of its item's content.
-absl::Status ParseGrid(const File& file, const Item& item, AvifPlanes* planes) {
-  HEADRACE_ASSIGN_OR_RETURN(const std::vector<uint8_t> content, ContentOf(file, file.meta, item));
-  BoxReader reader(content);
-  const uint8_t version = reader.U8(), flags = reader.U8();
-  planes->rows = reader.U8() + 1u;
-  planes->columns = reader.U8() + 1u;
-  const int bytes = (flags & 1) != 0 ? 4 : 2;
-  planes->width = static_cast<uint32_t>(reader.Number(bytes));
-  planes->height = static_cast<uint32_t>(reader.Number(bytes));
-  if (version != 0 || !reader.ok() || !reader.empty()) return Invalid("the grid is broken");
-  return CheckSize(planes->width, planes->height);
-}
-
 // Checks a coded picture against the properties that promise something about it.
 absl::Status CheckProperties(const Properties& properties, uint32_t config) {
   const Property* depth = Find(properties, Code("pixi"));
@@ -110,21 +75,11 @@ absl::Status AddTiles(const File& file, const std::vector<const Item*>& tiles, A
   return absl::OkStatus();
 }
 
-std::vector<const Item*> PartsOf(const Meta& meta, uint32_t id, size_t count) {
-  std::vector<const Item*> parts(count, nullptr);
-  size_t found = 0;
-  for (const Item& item : meta.items) {
-    if (item.part_of != id) continue;
-    ++found;
-    if (item.part < count) parts[item.part] = &item;
-  }
-  if (found != count) parts.assign(count, nullptr);
-  return parts;
-}
-
 absl::Status AddPlanes(const File& file, const Item& item, AvifPlanes* planes, uint32_t* config) {
   if (item.type == Code("grid")) {
-    HEADRACE_RETURN_IF_ERROR(ParseGrid(file, item, planes));
+    HEADRACE_ASSIGN_OR_RETURN(const std::vector<uint8_t> content, ContentOf(file, file.meta, item));
+    HEADRACE_RETURN_IF_ERROR(ParseGrid(content, planes));
+    HEADRACE_RETURN_IF_ERROR(CheckSize(planes->width, planes->height));
     HEADRACE_RETURN_IF_ERROR(AddTiles(file, PartsOf(file.meta, item.id, size_t{planes->rows} * planes->columns), planes, config));
     return CheckProperties(item.properties, *config);
   }
@@ -212,18 +167,14 @@ absl::Status SetOrientation(const File& file, const Meta& meta, uint32_t of, con
 }
 
 absl::Status SetColour(const Properties& properties, AvifPicture* picture) {
-  bool has_profile = false;
   for (const Property& property : properties) {
-    if (property.type != Code("colr") || property.values[0] == 0) continue;
-    bool* const seen = property.values[0] == kIcc ? &has_profile : &picture->has_colour_property;
-    if (*seen) return Invalid("two colr boxes of one kind");
-    *seen = true;
-    if (property.values[0] != kCicp) continue;
+    if (property.type != Code("colr") || property.values[0] != kCicp) continue;
+    picture->has_colour_property = true;
     picture->property.primaries = static_cast<int>(property.values[1]);
     picture->property.matrix = static_cast<int>(property.values[2]);
     picture->property.full_range = property.values[3] != 0;
   }
-  return absl::OkStatus();
+  return CheckColours(properties);
 }
 
 // Of the items of a sequence too.
@@ -246,6 +197,7 @@ absl::StatusOr<AvifPicture> PictureOfItems(const File& file) {
     if (alpha == nullptr && item.auxiliary_for == meta.primary && IsAlpha(item.properties, Code("auxC"))) alpha = &item;
   }
   if (meta.primary == 0 || colour == nullptr) return Invalid("no primary item that is AV1");
+  if (file.type.is_tmap) HEADRACE_RETURN_IF_ERROR(CheckGainMap(file, *colour));
   AvifPicture picture;
   uint32_t config = 0, alpha_config = 0;
   HEADRACE_RETURN_IF_ERROR(AddPlanes(file, *colour, &picture.colour, &config));
