@@ -8,16 +8,16 @@
 #include "core/decode/avif/avif_boxes.h"
 #include "core/decode/avif/avif_items.h"
 #include "core/decode/exif.h"
+#include "core/shard/format.h"
 
 namespace headrace {
 namespace {
 
 using namespace avif;  // NOLINT
 
-constexpr uint64_t kMaxSamples = 12 * 3600 * 60;      // libavif's limit
+constexpr uint64_t kMaxSamples = 12 * 3600 * 60;  // libavif's limit
 // Ours. Items may share bytes of the file, and a small file must not cost minutes.
-constexpr uint64_t kSmallTile = uint64_t{2048} * 2048;  // px
-constexpr int kMaxBlocks = 64;                          // of EXIF and XMP
+constexpr int kMaxBlocks = 64;  // of EXIF and XMP
 constexpr uint64_t kMaxShared = 16, kMinShared = uint64_t{64} << 20;  // times the file, bytes
 
 absl::StatusOr<AvifTile> TileOf(const File& file, const Item& item) {
@@ -266,16 +266,19 @@ absl::StatusOr<AvifPicture> PictureOfTracks(const File& file) {
   return picture;
 }
 
-// Nothing is decoded that is larger than the picture, beyond the size that tiles have in small ones.
+// What is decoded is not much more than what is shown.
 absl::Status CheckTiles(const AvifPicture& picture, size_t file_bytes) {
   const AvifPlanes &colour = picture.colour, &alpha = picture.alpha;
-  const uint64_t most = std::max(uint64_t{colour.width} * colour.height, kSmallTile);
+  // Tiles of two columns and two rows have less than four times the picture's pixels; those of one can be cut to any part of them.
+  const uint64_t most = kMaxImagePixels + 4 * uint64_t{colour.width} * colour.height;
   uint64_t bytes = 0;
   for (const AvifPlanes* planes : {&colour, &alpha}) {
+    uint64_t pixels = 0;
     for (const AvifTile& tile : planes->tiles) {
       for (const Bytes piece : tile.pieces) bytes += piece.size();
-      if (uint64_t{tile.width} * tile.height > most) return Invalid("a tile of the grid is much larger than the picture");
+      pixels += uint64_t{tile.width} * tile.height;
     }
+    if (pixels > most) return Invalid("the tiles of the grid are much larger than the picture");
   }
   if (bytes > kMinShared + kMaxShared * file_bytes) return Invalid("the tiles of the grid use the same bytes too often");
   if (!alpha.tiles.empty() && (alpha.width != colour.width || alpha.height != colour.height)) {
