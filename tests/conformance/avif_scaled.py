@@ -10,6 +10,12 @@ TURNS = [(box(b"irot", b"\1"), True), (box(b"imir", b"\0"), True)]
 # Each way that libyuv has: by itself, along one axis, and mixed with others.
 FACTORS = ((3, 4), (1, 2), (3, 8), (1, 4), (1, 3), (2, 1), (1, 1), (1, 5), (5, 12), (5, 8), (7, 6), (17, 4))
 
+# Two spatial layers, 12 x 8 and 24 x 16 pixels, 4:2:0; written by libavif with aom.
+LAYERS = (
+    "12000a0c0013010080810efe6d7c842036002512016f0017000f721e1e1777534d348b1f38e01e1c55badfa3e6cd72f8a07161a19c84465e",
+    "36081c30038040000006eabc3c2ceea28a2816224500d684ebff3c6d406a60",
+)
+
 
 def coded(generator, width, height, mode="RGB", bits=8, sampling="4:2:0", limits="full"):
     image = generator.choice([picture, noise])(generator, width, height, mode)
@@ -35,6 +41,7 @@ def scaled_avifs(generator):
     yield from alphas(generator)
     yield from scaled_grids(generator)
     yield from scaled_sequences(generator)
+    yield from layers()
 
 
 def every_factor(generator):
@@ -119,3 +126,16 @@ def scaled_sequences(generator):
             while (at := content.find(b"tkhd", at + 1)) >= 0:
                 struct.pack_into(">II", changed, at - 8 + struct.unpack_from(">I", content, at - 4)[0] - 4, width << 16, height << 16)
             yield "AVIF scaled sequence", bytes(changed)
+
+
+def layers():
+    data = [bytes.fromhex(layer) for layer in LAYERS]
+    configuration, sizes = box(b"av1C", b"\x81\0\x0c\0"), box(b"a1lx", b"\0" + struct.pack(">HHH", len(data[0]), 0, 0))
+    for size in ((24, 16), (12, 8), (30, 9)):
+        for own in ([], [(sizes, False)]):
+            for layer in (None, 0, 1, 2, 0xFFFF):
+                chosen = [] if layer is None else [(box(b"lsel", struct.pack(">H", layer)), True)]
+                for point in (None, 0, 1, 2):
+                    chosen_too = [] if point is None else [(box(b"a1op", bytes([point])), True)]
+                    properties = [(extent(*size), False), (configuration, True), *own, *chosen, *chosen_too]
+                    yield "AVIF scaled layers", avif_file([Item(b"av01", b"".join(data), properties)])
