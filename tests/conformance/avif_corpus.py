@@ -129,6 +129,10 @@ def sequences(generator):
             for more in ({}, {"exif": maker(), "xmp": b'<x tiff:Orientation="8"/>'}):
                 options = {"append_images": frames[1:], "duration": 100, **more}
                 yield "AVIF sequence", saved(frames[0], "AVIF", save_all=True, **options)
+            for time_scale in (0, 1) if count > 1 else ():
+                changed = bytearray(saved(frames[0], "AVIF", save_all=True, **options))
+                struct.pack_into(">I", changed, changed.index(b"mdhd") + 24, time_scale)
+                yield "AVIF sequence", bytes(changed)
             # Pillow crashes when it writes such.
             for turn in (("--irot", "1"), ("--irot", "3", "--imir", "0")):
                 yield "AVIF sequence", avifenc(tuple(saved(frame, "PNG") for frame in frames), *turn)

@@ -428,7 +428,9 @@ absl::Status ParseMedia(Bytes body, Track* track) {
     if (box.type == Code("mdhd")) {
       BoxReader header(box.body);
       const uint8_t version = header.Version();
-      header.Take(version == 1 ? 28 : 16);
+      header.Take(version == 1 ? 16 : 8);
+      track->timescale = header.U32();
+      header.Take(version == 1 ? 8 : 4);
       if (!header.ok() || version > 1) return Broken("mdhd");
     }
   }

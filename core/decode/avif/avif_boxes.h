@@ -75,7 +75,7 @@ struct Meta {
 
 struct Track {
   uint32_t id = 0, auxiliary_for = 0, premultiplied_by = 0;
-  uint32_t width = 0, height = 0, handler = 0;
+  uint32_t width = 0, height = 0, handler = 0, timescale = 0;
   bool has_samples = false, has_av1 = false;
   std::vector<uint64_t> chunks;
   std::vector<std::pair<uint32_t, uint32_t>> runs;  // first chunk, samples in each

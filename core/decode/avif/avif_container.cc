@@ -246,6 +246,7 @@ absl::StatusOr<AvifPicture> PictureOfTracks(const File& file) {
   const auto colour = std::find_if(file.tracks.begin(), file.tracks.end(),
                                    [&](const Track& track) { return is_used(track) && track.auxiliary_for == 0; });
   if (colour == file.tracks.end()) return Invalid("no track of pictures");
+  if (colour->timescale == 0) return Invalid("the track has no time scale");  // Pillow divides by it
   const auto alpha = std::find_if(file.tracks.begin(), file.tracks.end(), [&](const Track& track) {
     const bool other = Find(track.properties, Code("auxi")) != nullptr && !IsAlpha(track.properties, Code("auxi"));
     return is_used(track) && !other && track.auxiliary_for == colour->id;
