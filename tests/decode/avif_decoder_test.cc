@@ -30,8 +30,18 @@ constexpr char kFile[] =
     "6b7d4ca4100aff9d4a2a0f0ca465704180";
 constexpr int kWidth = 20, kHeight = 14;
 
-std::vector<uint8_t> AvifFile() {
-  const std::string hex = kFile;
+// A grid of two tiles of 64 x 64 pixels, one above the other, whose AV1 pictures are 96 x 96.
+constexpr char kGrid[] =
+    "00000018667479706176696600000000617669666d696631000001406d657461000000000000002168646c720000000000000000706963740000"
+    "00000000000000000000000000000e7069746d0000000000010000003a696c6f6300000000440000030001000000010000016000000008000200"
+    "000001000001680000002000030000000100000188000000200000004d69696e6600000000000300000015696e66650200000000010000677269"
+    "640000000015696e66650200000000020000617630310000000015696e6665020000000003000061763031000000001c69726566000000000000"
+    "001064696d67000100020002000300000062697072700000003c6970636f00000014697370650000000000000040000000800000001469737065"
+    "0000000000000040000000400000000c6176314381001c000000001e69706d610000000000000003000101010002020283000302028300000050"
+    "6d646174000001000040008012000a091819afdf69808683503211136167771c0b2b00cfca2c46c7ec43a45e12000a091819afdf698086835032"
+    "11136167771c0b2b00cfca2c46c7ec43a45e";
+
+std::vector<uint8_t> AvifFile(const std::string& hex = kFile) {
   std::vector<uint8_t> file;
   for (size_t i = 0; i < hex.size(); i += 2) file.push_back(static_cast<uint8_t>(std::stoi(hex.substr(i, 2), nullptr, 16)));
   return file;
@@ -127,6 +137,10 @@ TEST(AvifDecoder, RefusesFramesLargerThanTheContainerSaysAboveALimit) {
   file[extent + 3] = 8;
   EXPECT_THAT(RefusalOfAvif(file, kWidth * kHeight - 1), HasSubstr("too large"));
   EXPECT_EQ(RefusalOfAvif(file, kWidth * kHeight), "");
+  // What the first tile had more is not there for the second.
+  const uint64_t tile = 64 * 64, frame = 96 * 96;
+  EXPECT_EQ(RefusalOfAvif(AvifFile(kGrid), frame - tile + frame), "");
+  EXPECT_THAT(RefusalOfAvif(AvifFile(kGrid), frame - tile + frame - 1), HasSubstr("too large"));
 }
 
 // A hundred bytes could otherwise cost as many seconds.
