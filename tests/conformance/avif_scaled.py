@@ -1,5 +1,6 @@
 """AVIF files that Pillow's libavif scales: the AV1 data have another size than the container says."""
 
+import itertools
 import struct
 
 from avif_corpus import SAMPLINGS, Coded, Item, avif_file, avifenc, box, extent, full_box, grid_content, noise
@@ -42,6 +43,8 @@ def scaled_avifs(generator):
     yield from scaled_grids(generator)
     yield from scaled_sequences(generator)
     yield from layers()
+    yield from reinterpreted(generator)
+    yield from turned_alphas(generator)
 
 
 def every_factor(generator):
@@ -139,3 +142,33 @@ def layers():
                     chosen_too = [] if point is None else [(box(b"a1op", bytes([point])), True)]
                     properties = [(extent(*size), False), (configuration, True), *own, *chosen, *chosen_too]
                     yield "AVIF scaled layers", avif_file([Item(b"av01", b"".join(data), properties)])
+
+
+def reinterpreted(generator):
+    """Grids of another size than their item says: Pillow takes their bytes one after another for what the item says."""
+    kinds = {mode: coded(generator, 64, 64, mode, sampling=sampling) for mode, sampling in (("RGB", "4:4:4"), ("L", "4:0:0"))}
+    for size, said in itertools.product(((64, 64), (50, 40)), ((32, 32), (64, 20), (100, 10), (64, 65), (10, 200), (2000, 1), (7, 3))):
+        for data, configuration in itertools.product(("RGB", "L"), repeat=2):
+            for alpha in (None, said, size) if data == configuration else (None, said):
+                content, own = grid_content(1, 1, *size, False), (kinds[configuration].configurations[0], True)
+                items = [Item(b"grid", content, [(extent(*said), False)], [(b"dimg", [2])])]
+                items.append(Item(b"av01", kinds[data].data[0], [(extent(64, 64), False), own]))
+                if alpha is not None:
+                    grey = kinds["L"]
+                    items[0].references += [(b"prem", [3])] if generator.random() < 0.5 else []
+                    items.append(Item(b"grid", content, [(extent(*alpha), False), (ALPHA, False)], [(b"auxl", [1]), (b"dimg", [4])]))
+                    items.append(Item(b"av01", grey.data[0], [(extent(64, 64), False), (grey.configurations[0], True)]))
+                yield "AVIF reinterpreted", avif_file(items)
+
+
+def turned_alphas(generator):
+    """Alpha that says how it is turned and cut must say what the colours say."""
+    colour, alpha = coded(generator, 30, 20), coded(generator, 30, 20, "L", sampling="4:0:0")
+    crops = [(box(b"clap", struct.pack(">8I", width, 1, 5, 1, 0, 1, 0, 1)), True) for width in (5, 6)]
+    turns = [(box(b"irot", b"\1"), True), (box(b"irot", b"\2"), True), (box(b"imir", b"\0"), True), *crops]
+    choices = [(), *((turn,) for turn in turns), (turns[0], turns[2]), (turns[2], turns[0]), (turns[0], turns[1])]
+    for own, of_alpha in itertools.product(choices, repeat=2):
+        says = (extent(30, 20), False)
+        items = [Item(b"av01", colour.data[0], [says, (colour.configurations[0], True), *own])]
+        items.append(Item(b"av01", alpha.data[0], [says, (alpha.configurations[0], True), (ALPHA, False), *of_alpha], [(b"auxl", [1])]))
+        yield "AVIF turned alpha", avif_file(items)

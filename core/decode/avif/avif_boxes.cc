@@ -67,9 +67,11 @@ absl::Status ParseProperty(const Box& box, bool of_track, Property* property) {
     case Code("pasp"):
       reader.Take(8);
       break;
-    case Code("clap"):
-      reader.Take(32);
+    case Code("clap"): {
+      const Bytes crop = reader.Take(32);
+      property->text = {reinterpret_cast<const char*>(crop.data()), crop.size()};
       break;
+    }
     case Code("clli"):
       reader.Take(4);
       break;

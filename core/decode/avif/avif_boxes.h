@@ -28,7 +28,7 @@ struct Property {
   uint32_t type = 0;
   bool known = true;
   uint32_t values[4] = {};
-  std::string_view text;  // of auxC
+  std::string_view text;  // of auxC; of clap its bytes
 };
 constexpr uint32_t kIcc = 1, kCicp = 2;
 using Properties = std::vector<Property>;

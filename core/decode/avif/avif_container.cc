@@ -188,6 +188,18 @@ absl::Status CheckExtents(const Meta& meta) {
   return absl::OkStatus();
 }
 
+// Alpha is turned and cut like the colours, or says nothing about it.
+absl::Status CheckAlphaTurns(const Properties& colour, const Properties& alpha) {
+  bool says_any = false, differs = false;
+  for (const uint32_t type : {Code("clap"), Code("irot"), Code("imir")}) {
+    const Property *ours = Find(colour, type), *own = Find(alpha, type);
+    says_any = says_any || own != nullptr;
+    differs = differs || (own == nullptr) != (ours == nullptr) ||
+              (own != nullptr && (own->values[0] != ours->values[0] || own->text != ours->text));
+  }
+  return says_any && differs ? Invalid("alpha is turned or cut otherwise than the colours") : absl::OkStatus();
+}
+
 absl::StatusOr<AvifPicture> PictureOfItems(const File& file) {
   const Meta& meta = file.meta;
   const Item *colour = nullptr, *alpha = nullptr;
@@ -202,11 +214,11 @@ absl::StatusOr<AvifPicture> PictureOfItems(const File& file) {
   uint32_t config = 0, alpha_config = 0;
   HEADRACE_RETURN_IF_ERROR(AddPlanes(file, *colour, &picture.colour, &config));
   const Property* extent = Find(colour->properties, Code("ispe"));
-  if (picture.colour.width != extent->values[0] || picture.colour.height != extent->values[1]) {
-    return Invalid("the grid has another size than the picture");
-  }
+  picture.width = extent->values[0];
+  picture.height = extent->values[1];
   if (alpha != nullptr) {
     HEADRACE_RETURN_IF_ERROR(AddPlanes(file, *alpha, &picture.alpha, &alpha_config));
+    HEADRACE_RETURN_IF_ERROR(CheckAlphaTurns(colour->properties, alpha->properties));
     picture.premultiplied = colour->premultiplied_by == alpha->id;
   } else if (colour->type == Code("grid")) {
     HEADRACE_RETURN_IF_ERROR(AddAlphaOfTiles(file, *colour, picture.colour, &picture.alpha));
@@ -253,6 +265,8 @@ absl::StatusOr<AvifPicture> PictureOfTracks(const File& file) {
   });
   AvifPicture picture;
   HEADRACE_RETURN_IF_ERROR(CheckSize(colour->width, colour->height));
+  picture.width = colour->width;
+  picture.height = colour->height;
   HEADRACE_RETURN_IF_ERROR(AddFirstSample(file, *colour, &picture.colour));
   if (alpha != file.tracks.end()) {
     HEADRACE_RETURN_IF_ERROR(CheckSize(alpha->width, alpha->height));

@@ -34,6 +34,7 @@ struct AvifColour {
 };
 
 struct AvifPicture {
+  uint32_t width = 0, height = 0;  // px, as the container says; a grid may have another size
   AvifPlanes colour, alpha;
   bool has_colour_property = false;  // else what the AV1 data say counts
   AvifColour property;

@@ -229,20 +229,31 @@ absl::StatusOr<Planes> DecodePlanes(const AvifPlanes& described, bool is_alpha, 
   return whole;
 }
 
-// Pillow takes the container's word for the mode and libavif's bytes for its pixels, so where only the former is grey, the first third of
-// the bytes of the RGB picture.
-absl::Status BytesAsGrey(const YuvImage& image, const Rect& region, RgbImage* out) {
-  const int64_t width = image.width, first = region.top * width + region.left;
-  const int64_t last = (region.top + region.height - 1) * width + region.left + region.width - 1;
-  Rect rows = {static_cast<int>(first / (3 * width)), 0, 0, image.width};
-  rows.height = static_cast<int>(last / (3 * width)) + 1 - rows.top;
+// Bytes of one pixel, as libavif gives them (`given`) and as Pillow takes them from its size and mode, which are the container's.
+struct PixelBytes {
+  int given, taken;
+};
+
+// Where the container has another size than a grid, or is grey alone, Pillow takes libavif's bytes one after another for what the
+// container says, and so do we.
+absl::Status Reinterpret(const YuvImage& image, PixelBytes bytes, const ImageInfo& info, const Rect& region, RgbImage* out) {
+  const int64_t width = info.width, row_bytes = int64_t{image.width} * bytes.given;
+  if (width * info.height * bytes.taken > row_bytes * image.height) return Invalid("the picture is smaller than the container says");
+  const auto place = [&](int64_t y, int64_t x) { return (y * width + x) * bytes.taken; };
+  const int64_t last = place(region.top + region.height - 1, region.left + region.width) - 1;
+  Rect rows = {static_cast<int>(place(region.top, region.left) / row_bytes), 0, 0, image.width};
+  rows.height = static_cast<int>(last / row_bytes) + 1 - rows.top;
   RgbImage rgb;
   HEADRACE_RETURN_IF_ERROR(YuvToRgb(image, rows, &rgb));
   out->Resize(region.width, region.height);
   for (int y = 0; y < region.height; ++y) {
-    const uint8_t* from = rgb.pixels.data() + (first + y * width - rows.top * 3 * width);
     uint8_t* to = out->row(y);
-    for (int x = 0; x < 3 * region.width; ++x) to[x] = from[x / 3];
+    for (int x = 0; x < region.width; ++x) {
+      for (int channel = 0; channel < 3; ++channel) {
+        const int64_t at = place(region.top + y, region.left + x) + (bytes.taken == 1 ? 0 : channel) - rows.top * row_bytes;
+        *to++ = rgb.pixels[static_cast<size_t>(at / bytes.given * 3 + (bytes.given == 1 ? 0 : at % bytes.given))];
+      }
+    }
   }
   return absl::OkStatus();
 }
@@ -253,8 +264,8 @@ absl::StatusOr<ImageInfo> ReadAvifHeader(absl::Span<const uint8_t> bytes) {
   HEADRACE_ASSIGN_OR_RETURN(const AvifPicture picture, ParseAvif(bytes));
   ImageInfo info;
   info.format = ImageFormat::kAvif;
-  info.width = picture.colour.width;
-  info.height = picture.colour.height;
+  info.width = picture.width;
+  info.height = picture.height;
   info.components = static_cast<uint8_t>((picture.monochrome ? 1 : 3) + (picture.alpha.tiles.empty() ? 0 : 1));
   info.orientation = picture.orientation;
   return info;
@@ -263,14 +274,15 @@ absl::StatusOr<ImageInfo> ReadAvifHeader(absl::Span<const uint8_t> bytes) {
 absl::Status DecodeAvif(absl::Span<const uint8_t> bytes, const ImageInfo& info, const Rect& region, uint64_t max_scaled_pixels,
                         std::vector<uint8_t>* scratch, RgbImage* out) {
   HEADRACE_ASSIGN_OR_RETURN(const AvifPicture described, ParseAvif(bytes));
-  if (described.colour.width != info.width || described.colour.height != info.height) {
+  if (described.width != info.width || described.height != info.height) {
     return Invalid("the picture has another size than the index says");
   }
+  const uint64_t pixels = uint64_t{described.colour.width} * described.colour.height;
+  if (pixels > std::max(uint64_t{info.width} * info.height, max_scaled_pixels)) return TooLarge();
   Decoded colour_memory, alpha_memory;
   std::vector<uint8_t> alpha_grid;
   HEADRACE_ASSIGN_OR_RETURN(const Planes colour, DecodePlanes(described.colour, false, max_scaled_pixels, &colour_memory, scratch));
-  const bool is_grey = colour.chroma == Chroma::k400, has_alpha = !described.alpha.tiles.empty();
-  if (is_grey && !described.monochrome && !has_alpha) return Invalid("the AV1 data are grey and the container says colours");
+  const bool has_alpha = !described.alpha.tiles.empty();
   YuvImage image;
   if (has_alpha) {
     HEADRACE_ASSIGN_OR_RETURN(const Planes alpha,
@@ -290,7 +302,9 @@ absl::Status DecodeAvif(absl::Span<const uint8_t> bytes, const ImageInfo& info, 
   image.v = colour.data[2];
   image.y_stride = colour.strides[0];
   image.uv_stride = colour.strides[1];
-  return described.monochrome && !is_grey && !has_alpha ? BytesAsGrey(image, region, out) : YuvToRgb(image, region, out);
+  const PixelBytes pixel = {has_alpha ? 4 : image.chroma == Chroma::k400 ? 1 : 3, has_alpha ? 4 : described.monochrome ? 1 : 3};
+  const bool fits = described.colour.width == info.width && described.colour.height == info.height;
+  return fits && pixel.given == pixel.taken ? YuvToRgb(image, region, out) : Reinterpret(image, pixel, info, region, out);
 }
 
 }  // namespace headrace
