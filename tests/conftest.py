@@ -44,6 +44,19 @@ def image_folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def data_folder():
+    """The folder of test images, which need not exist."""
+    named = os.environ.get("HEADRACE_TEST_DATA")
+    return Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def photos(data_folder):
+    """Paths of the photographs; an empty list where the folder is not there."""
+    return sorted(data_folder.glob("photos/*/*.JPEG"))
+
+
+@pytest.fixture(scope="session")
 def pack(executable):
     """pack(source, destination, *arguments): runs `headrace pack`, which must succeed."""
 

@@ -1,4 +1,4 @@
-"""What the conformance tests share: the tool that runs the C++ stages, and the folder of test images."""
+"""What the conformance tests share: the tools that run the C++ stages."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import subprocess
 
 import numpy as np
 import pytest
+import torch
 
 
 class RenderTool:
@@ -42,29 +43,39 @@ class RenderTool:
         return status
 
 
+_TOOL = pathlib.Path(os.environ.get("HEADRACE_RENDER_TOOL", "unset")).absolute()
+_GPU_FOLDER = _TOOL.parents[1] / "gpu"
+
+
 @pytest.fixture(scope="session")
 def render_tool(tmp_path_factory):
-    path = os.environ.get("HEADRACE_RENDER_TOOL")
-    if not path:
+    if not _TOOL.exists():
         raise RuntimeError("HEADRACE_RENDER_TOOL must name the built headrace_render_tool")
-    tool = RenderTool(path, tmp_path_factory.mktemp("render"))
+    tool = RenderTool(_TOOL, tmp_path_factory.mktemp("render"))
     yield tool
     assert tool.close() == 0
 
 
-def _data_folder():
-    named = os.environ.get("HEADRACE_TEST_DATA")
-    beside = pathlib.Path(__file__).resolve().parents[3] / "shared" / "data"
-    return pathlib.Path(named) if named else beside
+# What the GPU does, done on the host; and a GPU, where there is one and its tool was built.
+_GPU_TOOLS = ["host"]
+if torch.cuda.is_available() and (_GPU_FOLDER / "headrace_render_tool_gpu").exists():
+    _GPU_TOOLS.append("gpu")
+
+
+@pytest.fixture(scope="session", params=["cpu", *_GPU_TOOLS])
+def engine(request, render_tool, tmp_path_factory):
+    """A render tool whose samples are made by each engine in turn; `name` is that of the engine."""
+    if request.param == "cpu":
+        render_tool.name = "cpu"
+        yield render_tool
+        return
+    tool = RenderTool(_GPU_FOLDER / f"headrace_render_tool_{request.param}", tmp_path_factory.mktemp(request.param))
+    tool.name = "gpu"
+    yield tool
+    assert tool.close() == 0
 
 
 @pytest.fixture(scope="session")
-def photos():
-    """Paths of the photographs; an empty list where the folder is not there."""
-    return sorted(_data_folder().glob("photos/*/*.JPEG"))
-
-
-@pytest.fixture(scope="session")
-def odd_folder():
+def odd_folder(data_folder):
     """The folder of odd files, which need not exist."""
-    return _data_folder() / "odd"
+    return data_folder / "odd"

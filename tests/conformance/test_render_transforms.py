@@ -1,4 +1,4 @@
-"""Whole samples, from the file to the tensor, against Pillow and torchvision v2 (its PIL path) with the same draw."""
+"""Whole samples, from the file to the tensor, against Pillow and torchvision v2 (its PIL path) with the same draw: of both engines."""
 
 import io
 import random
@@ -97,8 +97,31 @@ def expected_tensor(pixels, dtype, normalized):
     return torch.from_numpy(values.reshape(pixels.shape)).to(DTYPES[dtype])
 
 
+def may_be_left_to_the_cpu(data, steps):
+    """Whether docs/gpu_engine.md says so: no entry points, several resizes, a flip before one, a crop that reaches outside."""
+    image = Image.open(io.BytesIO(data))
+    if image.format != "JPEG" or "progressive" in image.info:
+        return True
+    width, height = ImageOps.exif_transpose(image).size
+    resizes, flipped = 0, False
+    for step in steps:
+        if step["step"] == "crop":
+            top, left, *size = step["rect"]
+            if min(top, left) < 0 or top + size[0] > height or left + size[1] > width:
+                return True
+            height, width = size
+        elif step["step"] == "resize":
+            if flipped or resizes:
+                return True
+            resizes += step["size"] != [height, width]
+            height, width = step["size"]
+        else:
+            flipped = True
+    return False
+
+
 @pytest.fixture
-def check(render_tool, tmp_path):
+def check(engine, tmp_path):
     """check(file's bytes, transforms, …): renders one sample and compares every element. Returns the answer."""
 
     def run(data, transforms, key=(0, 0, 0), dtype="uint8", memory_format="contiguous", normalize=False):
@@ -106,9 +129,10 @@ def check(render_tool, tmp_path):
         path.write_bytes(data)
         transforms = transforms + ([{"name": "Normalize"}] if normalize else [])
         recipe = {"transform": transforms, "dtype": dtype, "memory_format": memory_format}
-        answer, raw = render_tool.pixels(cmd="render", file=str(path), recipe=recipe, seed=key[0], epoch=key[1],
-                                         position=key[2])  # fmt: skip
+        answer, raw = engine.pixels(cmd="render", file=str(path), recipe=recipe, seed=key[0], epoch=key[1],
+                                    position=key[2])  # fmt: skip
         assert answer["ok"], answer
+        assert answer["engine"] == engine.name or may_be_left_to_the_cpu(data, answer["steps"]), answer
         shape = (answer["height"], answer["width"])
         got = torch.from_numpy(raw).view(DTYPES[dtype])
         got = got.view(3, *shape).permute(1, 2, 0) if memory_format == "contiguous" else got.view(*shape, 3)

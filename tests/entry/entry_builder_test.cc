@@ -8,7 +8,7 @@
 
 #include "core/decode/jpeg/jpeg_coefficients.h"
 #include "packer/entry_check.h"
-#include "tests/entry/scan_writer.h"
+#include "tests/support/scan_writer.h"
 #include "tests/support/test_files.h"
 
 namespace headrace {

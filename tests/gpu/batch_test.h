@@ -4,35 +4,27 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <random>
+#include <variant>
 #include <vector>
 
-#include "core/augment/gpu/planner.h"
 #include "core/augment/render.h"
 #include "tests/augment/random_recipe.h"
+#include "tests/gpu/batch_maker.h"
 #include "tests/support/indexed_files.h"
 
 namespace headrace::testing {
 
-class BatchMaker {
- public:
-  virtual ~BatchMaker() = default;
-  // As of core/device/gpu.h.
-  virtual absl::Status Begin(const Recipe& recipe) = 0;
-  virtual absl::StatusOr<ByteRange> Plan(const GpuSample& sample) = 0;
-  virtual uint8_t* Stage(uint64_t bytes) = 0;
-  virtual absl::Status AddStaged(uint64_t bytes) = 0;
-  virtual absl::Status AddMapped(const uint8_t* bytes, uint64_t size) = 0;
-  // Fills `out`. `left` gets the places of images whose data contradicts their entry points.
-  virtual absl::Status Make(std::vector<uint8_t>* out, std::vector<uint32_t>* left) = 0;
-};
-
 // An image of a batch with what was drawn for it.
 struct BatchMember {
   IndexedJpeg image;
+  uint64_t tables_number;  // images of one file share its tables, whatever is changed in them
   ImageInfo info;
   std::unique_ptr<EntryView> view;
   Draw draw;
@@ -44,8 +36,12 @@ class BatchTest : public ::testing::Test {
   static constexpr uint32_t kBatch = 64;
 
   std::unique_ptr<BatchMember> MakeMember(std::mt19937* random, const Recipe& recipe, uint64_t position) {
+    return MakeMember(random, recipe, position, (*random)() % IndexedFiles().size());
+  }
+  std::unique_ptr<BatchMember> MakeMember(std::mt19937* random, const Recipe& recipe, uint64_t position, size_t file) {
     auto member = std::make_unique<BatchMember>();
-    member->image = Image((*random)() % IndexedFiles().size(), kEntryIntervals[(*random)() % 4]);
+    member->image = Image(file, kEntryIntervals[(*random)() % 4]);
+    member->tables_number = 1 + file;
     member->info = member->image.info;
     if ((*random)() % 3 == 0) member->info.orientation = static_cast<uint8_t>(1 + (*random)() % 8);  // as if EXIF had said so
     DrawSample(recipe, 7, 0, position, static_cast<int>(member->info.oriented_width()),
@@ -57,7 +53,7 @@ class BatchTest : public ::testing::Test {
     const IndexedJpeg& image = member->image;
     member->view = std::make_unique<EntryView>(image.View());
     HEADRACE_ASSIGN_OR_RETURN(ByteRange range,
-                              maker->Plan({&member->info, member->view.get(), &image.frame, &member->draw, place}));
+                              maker->Plan({&member->info, member->view.get(), &image.frame, &member->draw, place, member->tables_number}));
     const absl::Span<const uint8_t> file(image.file);
     range.end = std::min<uint64_t>(range.end, file.size());
     if (mapped) {
@@ -101,24 +97,44 @@ class BatchTest : public ::testing::Test {
     }
   }
 
-  // Random batches; at least five of eight samples are not left to the CPU.
-  void GivesTheCpusPixelsAndFloats(BatchMaker* maker, int batches) {
+  // Random batches of all files, one as often as another, and of every type, layout and filter in turn. At least five of eight
+  // samples are not left to the CPU, and of each file and each of these kinds `of_each`.
+  void GivesTheCpusPixelsAndFloats(BatchMaker* maker, int batches, size_t of_each) {
+    if (std::getenv("HEADRACE_TEST_DATA") != nullptr) {
+      ASSERT_TRUE(std::filesystem::is_directory(TestDataFolder())) << TestDataFolder();
+    }
     std::mt19937 random(77);
+    std::vector<size_t> deck, of_file(IndexedFiles().size());
+    std::array<size_t, 4 * 2 * 6> of_kind = {};
     size_t made = 0;
     for (int batch = 0; batch < batches; ++batch) {
-      const Recipe recipe = RandomRecipe(&random).Make();
+      const size_t kind = static_cast<size_t>(batch) % of_kind.size();
+      const Recipe recipe = RecipeOf(kind, &random);
       std::vector<std::unique_ptr<BatchMember>> members;
+      std::array<size_t, kBatch> files;
       for (uint32_t i = 0; i < kBatch; ++i) {
-        members.push_back(MakeMember(&random, recipe, static_cast<uint64_t>(batch) * kBatch + i));
+        if (deck.empty()) {
+          for (size_t file = 0; file < of_file.size(); ++file) deck.push_back(file);
+          std::shuffle(deck.begin(), deck.end(), random);
+        }
+        files[i] = deck.back();
+        deck.pop_back();
+        members.push_back(MakeMember(&random, recipe, static_cast<uint64_t>(batch) * kBatch + i, files[i]));
       }
       std::vector<uint32_t> left;
       Compare(maker, members, recipe, &left);
       if (HasFatalFailure()) FAIL() << "batch " << batch;
       made += members.size() - left.size();
+      of_kind[kind] += members.size() - left.size();
+      for (const size_t file : files) ++of_file[file];
+      for (const uint32_t place : left) --of_file[files[place]];
     }
     // A recipe that the GPU leaves to the CPU takes a whole batch with it: of few batches that may be many.
     const size_t least = batches >= 40 ? static_cast<size_t>(batches) * kBatch * 5 / 8 : 1;
     EXPECT_GE(made, least);
+    EXPECT_GE(*std::min_element(of_kind.begin(), of_kind.end()), of_each);
+    EXPECT_GE(*std::min_element(of_file.begin(), of_file.end()), of_each)
+        << "file " << std::min_element(of_file.begin(), of_file.end()) - of_file.begin() << " of " << of_file.size();
   }
 
   // An index whose checksums are right and whose numbers are an attacker's.
@@ -155,6 +171,20 @@ class BatchTest : public ::testing::Test {
   }
 
  private:
+  // A random one of type, layout and filter number `kind`.
+  static Recipe RecipeOf(size_t kind, std::mt19937* random) {
+    Recipe recipe = RandomRecipe(random).Make();
+    recipe.dtype = static_cast<DType>(kind % 4);
+    recipe.memory_format = static_cast<MemoryFormat>(kind / 4 % 2);
+    if (recipe.dtype == DType::kUInt8) recipe.normalize.reset();
+    for (Transform& transform : recipe.transforms) {
+      const auto filter = static_cast<Interpolation>(kind / 8);
+      if (auto* crop = std::get_if<RandomResizedCrop>(&transform)) crop->interpolation = filter;
+      if (auto* resize = std::get_if<Resize>(&transform)) resize->interpolation = filter;
+    }
+    return recipe;
+  }
+
   template <class Change>
   void ChangedImagesGiveTheCpusPixelsOrAreLeftToIt(BatchMaker* maker, uint32_t batches, const Change& change) {
     std::mt19937 random(78);

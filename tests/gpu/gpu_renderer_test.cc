@@ -1,53 +1,14 @@
 // Batches made on a GPU against the same samples made on the CPU: every bit must be the same. Skipped without a GPU.
 #include "core/augment/gpu/renderer.h"
 
-#include <cuda_runtime_api.h>
-
 #include "tests/gpu/batch_test.h"
+#include "tests/gpu/gpu_maker.h"
 
 namespace headrace {
 namespace {
 
 using testing::BatchMember;
-
-class GpuMaker : public testing::BatchMaker {
- public:
-  explicit GpuMaker(GpuRenderer* gpu) : gpu_(gpu) {}
-  ~GpuMaker() override {
-    cudaFree(memory_);
-    for (void* pinned : pinned_) cudaFreeHost(pinned);
-  }
-  absl::Status Begin(const Recipe& recipe) override { return gpu_->Begin(recipe); }
-  absl::StatusOr<ByteRange> Plan(const GpuSample& sample) override { return gpu_->Plan(sample); }
-  uint8_t* Stage(uint64_t bytes) override { return *gpu_->Stage(bytes); }
-  absl::Status AddStaged(uint64_t bytes) override { return gpu_->AddStaged(bytes); }
-  // At odd addresses, as they lie in a shard, up to the end of what is pinned.
-  absl::Status AddMapped(const uint8_t* bytes, uint64_t size) override {
-    constexpr uint64_t kPageBytes = 4096;
-    const uint64_t room = (size + kPageBytes - 1) / kPageBytes * kPageBytes;
-    void* pinned = nullptr;
-    EXPECT_EQ(cudaMallocHost(&pinned, room), cudaSuccess);
-    pinned_.push_back(pinned);
-    uint8_t* const at = static_cast<uint8_t*>(pinned) + (room - size);
-    std::copy_n(bytes, size, at);
-    return gpu_->AddMapped(at, size);
-  }
-  absl::Status Make(std::vector<uint8_t>* out, std::vector<uint32_t>* left) override {
-    EXPECT_EQ(cudaFree(memory_), cudaSuccess);
-    EXPECT_EQ(cudaMalloc(&memory_, out->size()), cudaSuccess);
-    EXPECT_EQ(cudaMemcpy(memory_, out->data(), out->size(), cudaMemcpyHostToDevice), cudaSuccess);
-    HEADRACE_RETURN_IF_ERROR(gpu_->Launch(memory_));
-    HEADRACE_RETURN_IF_ERROR(gpu_->Finish(left));
-    EXPECT_EQ(cudaMemcpy(out->data(), memory_, out->size(), cudaMemcpyDeviceToHost), cudaSuccess);
-    for (void* pinned : std::exchange(pinned_, {})) EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
-    return absl::OkStatus();
-  }
-
- private:
-  GpuRenderer* const gpu_;
-  void* memory_ = nullptr;
-  std::vector<void*> pinned_;
-};
+using testing::GpuMaker;
 
 class GpuRendererTest : public testing::BatchTest {
  protected:
@@ -63,7 +24,7 @@ class GpuRendererTest : public testing::BatchTest {
 
 TEST_F(GpuRendererTest, GivesTheCpusPixelsAndFloats) {
   GpuMaker maker(gpu_.get());
-  GivesTheCpusPixelsAndFloats(&maker, 500);
+  GivesTheCpusPixelsAndFloats(&maker, 640, 15);
 }
 
 TEST_F(GpuRendererTest, HostileEntryPointsGiveTheCpusPixelsOrAreLeftToIt) {

@@ -7,6 +7,7 @@
 
 #include "tests/support/indexed_jpeg.h"
 #include "tests/support/jpeg_maker.h"
+#include "tests/support/scan_writer.h"
 #include "tests/support/test_files.h"
 
 namespace headrace::testing {
@@ -14,7 +15,8 @@ namespace headrace::testing {
 // MCUs from one entry point to the next that are tested.
 inline constexpr int kEntryIntervals[] = {1, 4, 8, 32};
 
-// All JPEGs that can have entry points: the test images, and made ones of every sampling.
+// All JPEGs that can have entry points: the test images, made ones of every sampling, and those with Huffman tables and coefficients of
+// any shape.
 inline const std::vector<std::vector<uint8_t>>& IndexedFiles() {
   static const auto* files = [] {
     auto* all = new std::vector<std::vector<uint8_t>>();
@@ -35,6 +37,14 @@ inline const std::vector<std::vector<uint8_t>>& IndexedFiles() {
         auto file = MakeJpeg(options, &random);
         if (probe.Make(file, 8)) all->push_back(std::move(file));
       }
+      ScanOptions scan;
+      scan.width = 1 + static_cast<int>(random() % 200);
+      scan.height = 1 + static_cast<int>(random() % 200);
+      if (i % 4 > 0) scan.h = {1 + i % 2, 1, 1}, scan.v = {1 + i / 2 % 2, 1, 1};
+      scan.restart_interval = i % 3 == 0 ? 1 + static_cast<int>(random() % 12) : 0;
+      scan.many_ones = i % 2 == 0;
+      auto file = WriteRandomScan(scan, &random);
+      if (probe.Make(file, 8)) all->push_back(std::move(file));
     }
     return all;
   }();

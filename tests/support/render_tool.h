@@ -1,4 +1,4 @@
-// The stages of the cpu engine as commands, for conformance tests in Python: one JSON object a line
+// The stages of an engine as commands, for conformance tests in Python: one JSON object a line
 // on standard input, one a line as the answer on standard output. Pixels go to the file that the
 // command names.
 #pragma once
@@ -8,7 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "core/augment/draw.h"
+#include "core/augment/recipe.h"
 #include "core/base/status.h"
+#include "core/decode/probe.h"
 
 namespace headrace::render_tool {
 
@@ -29,11 +32,16 @@ void AddDecodeCommands(CommandTable* table);
 // draw_error, and crop,
 //   flip, vflip where drawn.
 // render: {"file", "recipe", "seed", "epoch", "position", "out"} → the same and height, width,
-// warning; writes the sample. resize: {"file" (raw RGB), "in": [height, width], "size": [height,
-// width], "interpolation", "out"
+// warning, engine; writes the sample.
+// resize: {"file" (raw RGB), "in": [height, width], "size": [height, width], "interpolation", "out"
 //   [, "window": [top, left, height, width]][, "mirrored"]} → source (what the window needs),
 //   target; writes RGB bytes.
 void AddRenderCommands(CommandTable* table);
+
+// Renders one sample of a file as SampleRenderer does, with the engine that the executable is linked for:
+// render_on_cpu.cc, or those of tests/gpu. Who made it: "cpu" or "gpu".
+absl::StatusOr<const char*> RenderSample(const std::vector<uint8_t>& file, const ImageInfo& info, const Recipe& recipe,
+                                         const Draw& draw, std::vector<uint8_t>* out, std::string* warning);
 
 // For commands: the whole file named by request["file"].
 absl::StatusOr<std::vector<uint8_t>> ReadInput(const nlohmann::json& request);

@@ -1,11 +1,10 @@
-#include "core/augment/render.h"
-
 #include <array>
 #include <cstring>
 
 #include "core/augment/draw.h"
 #include "core/augment/pack.h"
 #include "core/augment/recipe.h"
+#include "core/augment/render.h"
 #include "core/augment/resize.h"
 #include "core/augment/resize_kernels.h"
 #include "core/augment/simd_target.h"
@@ -68,18 +67,17 @@ absl::StatusOr<json> Render(const json& request) {
   HEADRACE_ASSIGN_OR_RETURN(const ImageInfo info, ProbeImage(bytes));
   const Draw draw = DrawFor(request, recipe, static_cast<int>(info.oriented_width()),
                             static_cast<int>(info.oriented_height()));
-  // Kept between requests, as a decoding thread does: no sample may see anything of the one before.
-  static SampleRenderer renderer;
   std::vector<uint8_t> out(static_cast<size_t>(size[0]) * static_cast<size_t>(size[1]) * 3 *
                                static_cast<size_t>(DTypeBytes(recipe.dtype)),
                            0xA5);
   std::string warning;
-  HEADRACE_RETURN_IF_ERROR(renderer.Render(bytes, info, recipe, draw, out.data(), &warning));
+  HEADRACE_ASSIGN_OR_RETURN(const char* const engine, RenderSample(bytes, info, recipe, draw, &out, &warning));
   HEADRACE_RETURN_IF_ERROR(WriteOutput(request, out.data(), out.size()));
   json answer = ToJson(draw);
   answer["height"] = size[0];
   answer["width"] = size[1];
   answer["warning"] = warning;
+  answer["engine"] = engine;
   return answer;
 }
 

@@ -1,4 +1,4 @@
-#include "tests/entry/scan_writer.h"
+#include "tests/support/scan_writer.h"
 
 #include <algorithm>
 #include <numeric>
