@@ -52,6 +52,7 @@ struct hr_open_answer {
   /* With the GPU engine one field, the images, lies in GPU memory (DEVICE_MEMORY): in slot i of it, which begins at
    * i · device_slot_bytes there, at the field's offset. Without it 0. */
   uint64_t device_slot_bytes;
-  uint32_t device_field, reserved;
+  uint32_t device_field;
+  uint32_t may_change; /* 1: under engine "auto" the CPU makes the batches; OPEN with "starved" may give them to the GPU */
   struct hr_field_layout fields[HR_MAX_FIELDS];
 };

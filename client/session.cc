@@ -45,7 +45,11 @@ Status Session::Next(hr_batch* batch, const Deadline& deadline) {
   if (batch != nullptr) batch->num_fields = 0;
   int64_t wait_began_ns = 0;
   const auto finish = [&](Status status) {
-    if (wait_began_ns != 0) Add(waited_ns_, NowNs() - wait_began_ns);
+    if (wait_began_ns != 0) {
+      const int64_t waited_ns = NowNs() - wait_began_ns;
+      Add(waited_ns_, waited_ns);
+      unjudged_ns_ += waited_ns;
+    }
     return status;
   };
   bool dead = false;
@@ -76,6 +80,12 @@ Status Session::Next(hr_batch* batch, const Deadline& deadline) {
       continue;
     }
     if (wait_began_ns == 0) wait_began_ns = NowNs();
+    if (info_.may_change != 0 && shortage_.IsNotable()) {  // the ring is empty: nothing is lost with it but what is begun
+      shortage_.Act();
+      starved_ = true;
+      Lose("");
+      continue;
+    }
     status = Wait(deadline);
     // What a dead daemon finished is still good: look once more before the ring is given up.
     dead = status.code == HR_UNAVAILABLE;
@@ -152,6 +162,10 @@ void Session::Advance(const Ring::Line& line) {
   slots_leased_.store(ring_->num_leased(), std::memory_order_relaxed);
   slots_ready_.store(ring_->CountReady(wanted_ + 1), std::memory_order_relaxed);
   ++wanted_;
+  if (unjudged_ns_ == 0) return;
+  // The first batches are waited for while the ring is being filled.
+  if (info_.may_change != 0 && wanted_ - first_wanted_ > info_.num_slots) shortage_.Waited(NowNs(), unjudged_ns_);
+  unjudged_ns_ = 0;
 }
 
 Status Session::BadSample(const Ring::Line& line, uint32_t slot, hr_batch* batch) {
@@ -210,7 +224,7 @@ Status Session::Reopen(const Deadline& deadline) {
   for (;;) {
     Status status = OpenOnce(deadline);
     if (status.ok()) {
-      if (opened_before_) Add(reconnections_, 1);
+      if (!lost_because_.empty()) Add(reconnections_, 1);
       opened_before_ = true;
       lost_because_.clear();
       last_try_.clear();
@@ -262,6 +276,7 @@ Status Session::SendOpen(const Deadline& deadline) {
     }
     body += "]";
   }
+  if (starved_) body += ", \"starved\": true";
   body += "}";
   return connection_->Send(HR_OPEN, kOpenRequestId, body.data(), body.size(), deadline);
 }
@@ -294,7 +309,7 @@ Status Session::Adopt(const std::string& body, const Descriptor& memfd) {
   if (lease_all_) ring_->LeaseAll();
   info_ = answer;
   dataset_hash_ = answer.dataset_hash;
-  wanted_ = answer.first_ticket;
+  wanted_ = first_wanted_ = answer.first_ticket;
   slots_.store(answer.num_slots, std::memory_order_relaxed);
   return {};
 }
@@ -328,7 +343,7 @@ Status Session::Seek(Cursor cursor, const Deadline& deadline) {
   }
   if (status.ok()) {
     memcpy(&answer, body.data(), sizeof answer);
-    wanted_ = answer.first_ticket;
+    wanted_ = first_wanted_ = answer.first_ticket;
     ring_->ReleaseDropped();
     uint32_t slot;
     (void)ring_->Find(wanted_, &slot);  // gives back what was ready of the old sequence

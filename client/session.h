@@ -12,6 +12,7 @@
 #include "client/headrace.h"
 #include "client/protocol.h"
 #include "client/ring.h"
+#include "client/shortage.h"
 #include "client/status.h"
 
 namespace headrace::client {
@@ -59,7 +60,7 @@ class Session {
   Status OpenOnce(const Deadline& deadline);
   Status SendOpen(const Deadline& deadline);
   Status Adopt(const std::string& body, const Descriptor& memfd);
-  // Drops connection and ring; `why` is told at the deadline.
+  // Drops connection and ring; `why` is told at the deadline. Empty: by this side's choice, which counts as no reconnection.
   void Lose(const std::string& why);
   Status DeadlinePassed(const Deadline& deadline, const std::string& state) const;
 
@@ -67,9 +68,13 @@ class Session {
   const std::string spec_json_;
   std::string dataset_hash_;
   Cursor cursor_;
-  uint32_t wanted_ = 0;  // ticket
+  uint32_t wanted_ = 0, first_wanted_ = 0;  // tickets: the next one, and the first since OPEN or SEEK
   bool opened_before_ = false, lease_all_ = false;
   hr_open_answer info_{};
+  // Under engine "auto": whether the CPU engine keeps up, and whether OPEN says that it did not.
+  Shortage shortage_;
+  int64_t unjudged_ns_ = 0;  // waited since the last batch, perhaps in several calls with short deadlines
+  bool starved_ = false;
   // Samples of the batches handed out that count towards max_bad, for the next daemon.
   std::set<uint64_t> counted_bad_;
 

@@ -47,6 +47,13 @@ absl::StatusOr<uint64_t> NumberOf(const Json& request, const char* key, std::opt
   return found->get<uint64_t>();
 }
 
+absl::StatusOr<bool> FlagOf(const Json& request, const char* key) {
+  const auto found = request.find(key);
+  if (found == request.end()) return false;
+  if (!found->is_boolean()) return absl::InvalidArgumentError(absl::StrCat("the request's '", key, "' must be true or false"));
+  return found->get<bool>();
+}
+
 std::string Dump(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 }  // namespace headrace

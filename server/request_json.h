@@ -22,6 +22,9 @@ absl::StatusOr<std::string> TextOf(const nlohmann::json& request, const char* ke
 absl::StatusOr<uint64_t> NumberOf(const nlohmann::json& request, const char* key,
                                   std::optional<uint64_t> fallback = std::nullopt);
 
+// False unless it is there.
+absl::StatusOr<bool> FlagOf(const nlohmann::json& request, const char* key);
+
 // Text that may come from file names: bytes that are not UTF-8 are replaced.
 std::string Dump(const nlohmann::json& value);
 

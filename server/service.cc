@@ -43,6 +43,7 @@ absl::StatusOr<hr_open_answer> MakeAnswer(const Session& session) {
   answer.memfd_bytes = session.ring().total_bytes();
   answer.error_offset = layout.error_offset;
   answer.device_slot_bytes = layout.device_slot_bytes;
+  answer.may_change = spec.engine == Engine::kAuto;
   if (layout.device_field > 0) answer.device_field = static_cast<uint32_t>(layout.device_field);
   if (layout.fields.size() > HR_MAX_FIELDS) {
     return absl::InvalidArgumentError(absl::StrCat("more than ", HR_MAX_FIELDS - 1, " fields"));
@@ -100,7 +101,7 @@ std::shared_ptr<KnownBad> Service::KnownBadOf(const std::shared_ptr<const Datase
 absl::StatusOr<OpenedSession> Service::Open(const std::string& body, const Peer& peer,
                                             std::shared_ptr<const Doorbell> doorbell) {
   HEADRACE_ASSIGN_OR_RETURN(const nlohmann::json request,
-                            ParseRequest(body, {"spec", "dataset_hash", "epoch", "position", "counted_bad"}));
+                            ParseRequest(body, {"spec", "dataset_hash", "epoch", "position", "counted_bad", "starved"}));
   HEADRACE_ASSIGN_OR_RETURN(const uint64_t epoch, NumberOf(request, "epoch", 0));
   HEADRACE_ASSIGN_OR_RETURN(const uint64_t position, NumberOf(request, "position", 0));
   const auto open = [this](const std::string& path) { return datasets_.Get(path); };
@@ -115,6 +116,7 @@ absl::StatusOr<OpenedSession> Service::Open(const std::string& body, const Peer&
   }
   HEADRACE_RETURN_IF_ERROR(CheckPosition(*spec.dataset, position));
   HEADRACE_ASSIGN_OR_RETURN(spec.counted_bad, ReadCountedBad(request, spec));
+  HEADRACE_ASSIGN_OR_RETURN(spec.starved, FlagOf(request, "starved"));
   spec.known_bad = KnownBadOf(spec.dataset);
 
   Pipeline::Wake wake = [doorbell] { doorbell->Ring(); };

@@ -41,6 +41,8 @@ struct SessionSpec {
   int max_threads = 0;      // num_workers; 0: as many as the daemon has
   int numa_node = -1;       // where slots and threads are to be near (the trainer's GPU's node); −1: anywhere
   Engine engine = Engine::kAuto;  // who decodes
+  // Under kAuto: the decode threads have not kept this session's ring full, so the GPU is to make the batches.
+  bool starved = false;
   std::string gpu;          // CUDA's identity of the trainer's GPU, 32 hex digits; "": the trainer uses none
 
   // INVALID_ARGUMENT naming the key when a value is out of range, a field does not exist, or shapes would differ.

@@ -19,9 +19,11 @@
 namespace headrace {
 namespace {
 
-// Under Engine::kAuto the GPU makes the batches of those who have fewer decode threads than this: it takes about so many of the CPU
-// engine's to feed a ResNet-50, and more for smaller models.
+// Under Engine::kAuto the GPU makes the batches of those who have fewer decode threads than this when they open: it takes about so
+// many of the CPU engine's to feed a ResNet-50, and more for smaller models, whose clients say that they are starved.
 constexpr int kThreadsPerTrainer = 4;
+// Where threads wait more than this part of their time for the disk, a GPU would wait as well.
+constexpr double kDiskBound = 0.5;
 constexpr std::chrono::milliseconds kLeavingTime{1000};
 
 // Everything behind the pipeline and its sessions' handles; lives as long as the last of them. Each member uses those above it.
@@ -144,10 +146,13 @@ absl::StatusOr<Gpu*> PipelineImpl::ChooseEngine(int slots, SessionSpec* spec, st
   if (asked && spec->gpu.empty()) {
     return absl::InvalidArgumentError("engine = \"gpu\": the trainer takes its batches on no GPU (device=\"cuda\")");
   }
+  const bool is_auto = spec->engine == Engine::kAuto && !spec->gpu.empty();
   bool wanted = asked;
-  if (spec->engine == Engine::kAuto && !spec->gpu.empty()) {
+  if (is_auto) {
     const PipelineStats stats = machinery_->scheduler.Stats();
-    wanted = stats.decode_threads < kThreadsPerTrainer * static_cast<int>(stats.sessions.size() + 1);
+    // A starved one's last session may still be counted.
+    wanted = spec->starved ? stats.disk_share < kDiskBound
+                           : stats.decode_threads < kThreadsPerTrainer * static_cast<int>(stats.sessions.size() + 1);
   }
   spec->engine = Engine::kGpu;
   HEADRACE_ASSIGN_OR_RETURN(const BatchLayout layout, MakeBatchLayout(*spec));
@@ -166,7 +171,7 @@ absl::StatusOr<Gpu*> PipelineImpl::ChooseEngine(int slots, SessionSpec* spec, st
     if (absl::IsUnavailable(status)) status = absl::UnimplementedError(status.message());
     if (asked) return Annotate(status, "engine = \"gpu\"");
   }
-  spec->engine = Engine::kCpu;
+  spec->engine = is_auto && !wanted && layout.device_field >= 0 ? Engine::kAuto : Engine::kCpu;
   return nullptr;
 }
 

@@ -61,6 +61,7 @@ struct PipelineStats {
   uint64_t host_memory_bytes = 0, host_memory_used = 0;
   uint64_t samples = 0, bad_samples = 0, batches = 0, bytes_read = 0;
   uint64_t decode_ns = 0;
+  double disk_share = 0;  // of the decode threads' newest work: waiting for the disk
   std::string simd_target;
   struct GpuMemory {
     std::string uuid;
@@ -107,7 +108,8 @@ class Pipeline {
   // Reserves the ring's memory (RESOURCE_EXHAUSTED with the numbers when the budget or the cgroup's limit is too small)
   // and starts filling. Populates slot 0 before it returns (0.5 ms per MB of a slot), the others on another thread.
   // INVALID_ARGUMENT: SessionSpec::Validate, MakeBatchLayout. UNIMPLEMENTED, RESOURCE_EXHAUSTED: the GPU engine was asked for and
-  // cannot be had (OpenGpu, Gpu::NewRing); under Engine::kAuto the CPU engine takes its place. The session's spec says which it is.
+  // cannot be had (OpenGpu, Gpu::NewRing); under Engine::kAuto the CPU engine takes its place. The session's spec says which it is;
+  // kAuto: the CPU engine, and SessionSpec::starved may make it the other.
   virtual absl::StatusOr<std::shared_ptr<Session>> Open(SessionSpec spec, const Cursor& cursor, Wake wake) = 0;
   virtual PipelineStats stats() const = 0;
 };

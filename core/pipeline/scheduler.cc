@@ -204,6 +204,7 @@ PipelineStats Scheduler::Stats() const {
   Lock lock(mutex_);
   PipelineStats stats = totals_;
   stats.threads_in_use = limit_.limit();
+  stats.disk_share = disk_share_.share();
   for (const auto& session : sessions_) {
     stats.sessions.push_back(session->Stats());
     stats.batches += session->batches;
@@ -288,6 +289,7 @@ void Scheduler::Work(Job* job, UnitFiller* filler, Lock* lock) {
   // somebody else took does not.
   const auto cpu_ns = after.cpu_ns - before.cpu_ns;
   const int64_t spent_ns = after.waits == before.waits ? cpu_ns : after.wall_ns - before.wall_ns;
+  disk_share_.Worked(spent_ns, cpu_ns);
   Group* const near = GroupOf(session);
   Done(job, spent_ns, cpu_ns, bytes, &bad, nullptr, lock);
   if (limit_.limit() > limit) NotifyThreads(limit_.limit(), near);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/pipeline/batch_fill.h"
+#include "core/pipeline/disk_share.h"
 #include "core/pipeline/fair_clock.h"
 #include "core/pipeline/pipeline.h"
 #include "core/pipeline/ring_keeper.h"
@@ -117,6 +118,7 @@ class Scheduler {
   bool stop_ = false;
   FairClock clock_;
   ThreadLimit limit_;
+  DiskShare disk_share_;
   PipelineStats totals_;  // of batches and samples: those of closed sessions only
   std::vector<std::thread> threads_;
 };

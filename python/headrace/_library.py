@@ -59,7 +59,7 @@ class OpenAnswer(ctypes.Structure):
         ("error_offset", c_uint64),
         ("device_slot_bytes", c_uint64),
         ("device_field", c_uint32),
-        ("reserved", c_uint32),
+        ("may_change", c_uint32),
         ("fields", FieldLayout * MAX_FIELDS),
     ]
 

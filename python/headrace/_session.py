@@ -37,7 +37,6 @@ class Session:
         self.batch = _library.Batch()
         self.addresses = self.batch.fields  # of DLManagedTensors; valid as long as their capsules
         info = self._library.hr_session_info(self._handle).contents
-        self.id = info.session_id
         self.order_version, self.pixel_version = info.order_version, info.pixel_version
         self.fields = [Field(info.fields[i]) for i in range(info.num_fields)]
         self.num_wanted = len(self.fields) - (not return_index)  # the first ones that next() gives; the sample numbers are last
@@ -45,8 +44,13 @@ class Session:
         self.convert_with(None)
 
     @property
+    def id(self):
+        """The daemon's number of it; changes when another daemon takes over, or another engine."""
+        return self._library.hr_session_info(self._handle).contents.session_id
+
+    @property
     def on_gpu(self):
-        """Whether the GPU engine makes the batches; may change when another daemon takes over."""
+        """Whether the GPU engine makes the batches; may change when another daemon takes over, and under "auto"."""
         with self._closing:
             return bool(self._handle) and self._library.hr_session_info(self._handle).contents.device_slot_bytes > 0
 

@@ -59,7 +59,7 @@ class DataLoader(Loader):
         device: "cpu" (tensors are views of shared memory), "cuda" (the device that is current when the first batch is taken)
             or "cuda:1" (copied there on a stream of the loader's own; next() does not wait for the copy).
         engine: "gpu": the GPU that the batches go to decodes them; "cpu": the daemon's threads do; "auto": the GPU where there are
-            fewer than four of them for each trainer.
+            fewer than four of them for each trainer, or once they do not keep up with the loop.
         dtype, memory_format: torch's, or their names; bfloat16 too.
         pin_memory: copies batches into pinned memory for your own .to(device, non_blocking=True).
 

@@ -5,6 +5,7 @@ import os
 import pathlib
 import random
 import shutil
+import time
 
 import pytest
 import torch
@@ -123,6 +124,53 @@ def test_auto_is_the_gpu_where_threads_are_few(dataset, start_daemon):
         loader = make(dataset, 16, "auto", device="cuda", socket=daemon.socket)
         assert same(list(loader), list(make(dataset, 16, "cpu")))
         assert loader.stats()["engine"] == engine
+
+
+def auto_with_one_thread(dataset, start_daemon, **arguments):
+    """A loader whose batches the CPU makes at first, too slowly for a loop that does nothing else."""
+    daemon = start_daemon(os.path.dirname(dataset), "--threads", "4")
+    loader = make(dataset, 16, "auto", device="cuda", num_workers=1, socket=daemon.socket, **arguments)
+    next(iter(loader))
+    assert loader.stats()["engine"] == "cpu"
+    loader.set_epoch(0)
+    return loader
+
+
+def test_auto_becomes_the_gpu_while_it_runs_when_threads_do_not_keep_up(dataset, start_daemon):
+    loader = auto_with_one_thread(dataset, start_daemon)
+    epochs, deadline = [], time.monotonic() + 60
+    while loader.stats()["engine"] == "cpu" and time.monotonic() < deadline:
+        epochs.append(list(loader))
+    before = len(epochs)
+    epochs += [list(loader) for _ in range(3)]
+    stats = loader.stats()
+    assert stats["engine"] == session_of(loader)["engine"] == "gpu" and stats["reconnections"] == 0
+    assert before > 1 and loader.state_dict()["epoch"] == len(epochs)
+    on_cpu = make(dataset, 16, "cpu")
+    assert all(same(epoch, list(on_cpu)) for epoch in epochs)
+
+
+def test_a_static_batch_keeps_its_addresses_when_auto_becomes_the_gpu(dataset, start_daemon):
+    loader = auto_with_one_thread(dataset, start_daemon, drop_last=True)
+    static = loader.static_batch()
+    addresses, copy = [tensor.data_ptr() for tensor in static], torch.empty_like(static[0])
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        copy.copy_(static[0])
+    got, more, deadline = [], 20, time.monotonic() + 60
+    while more and time.monotonic() < deadline:
+        more -= loader._session.on_gpu
+        loader.advance()
+        graph.replay()
+        got.append((copy.cpu(), static[1].cpu(), static[2].clone()))
+    assert loader.stats()["engine"] == "gpu"
+    assert addresses == [tensor.data_ptr() for tensor in loader.static_batch()]
+    on_cpu = make(dataset, 16, "cpu", drop_last=True)
+    expected = []
+    while len(expected) < len(got):
+        expected += list(on_cpu)
+    assert same(got, expected[: len(got)])
 
 
 def test_memory_comes_back_when_loaders_end(dataset, start_daemon):

@@ -302,6 +302,12 @@ TEST_F(GpuTest, AutoTakesTheGpuWhereThereAreFewDecodeThreads) {
   EXPECT_TRUE(IsOnGpu(MakePipeline(3).get(), Spec(4, Engine::kAuto)));
   const auto pipeline = MakePipeline(4);
   EXPECT_FALSE(IsOnGpu(pipeline.get(), Spec(4, Engine::kAuto)));
+  SessionSpec starved = Spec(4, Engine::kAuto);
+  starved.starved = true;
+  EXPECT_TRUE(IsOnGpu(pipeline.get(), starved));
+  starved.engine = Engine::kCpu;
+  EXPECT_FALSE(IsOnGpu(pipeline.get(), starved));
+  EXPECT_EQ(FakeClient(pipeline.get(), Spec(4, Engine::kAuto)).session()->spec().engine, Engine::kAuto) << "it may change";
   const FakeClient first(pipeline.get(), Spec(4, Engine::kAuto));
   EXPECT_TRUE(IsOnGpu(pipeline.get(), Spec(4, Engine::kAuto)));  // of two each has two
   EXPECT_FALSE(IsOnGpu(pipeline.get(), Spec(4, Engine::kCpu)));

@@ -57,6 +57,26 @@ def test_the_cpu_makes_the_batches_where_the_daemon_has_no_such_gpu(dataset, gpu
         next(iter(make(dataset, engine="gpu")))
 
 
+def test_a_loop_that_waits_asks_for_the_gpu_once_and_gets_every_batch(dataset, start_daemon, gpus):
+    """There is none: that session is opened anew, and goes on with the CPU."""
+    daemon = start_daemon(os.path.dirname(dataset), "--threads", "4")
+    loader = make(dataset, 8, engine="auto", socket=daemon.socket, num_workers=1, transform=[hr.RandomResizedCrop(32)])
+    cpu = make(dataset, 8, device="cpu", transform=[hr.RandomResizedCrop(32)])
+    epochs, sessions, deadline = [], set(), time.monotonic() + 60
+    while len(sessions) < 2 and time.monotonic() < deadline:
+        epochs.append([])
+        for batch in loader:
+            epochs[-1].append(batch)
+            sessions.add(loader._session.id)
+    started = time.monotonic()
+    while time.monotonic() < started + 2:
+        epochs.append(list(loader))
+    assert len(sessions | {loader._session.id}) == 2
+    assert all(same(epoch, list(cpu)) for epoch in epochs)
+    stats = loader.stats()
+    assert stats["reconnections"] == 0 and stats["engine"] == "cpu" and loader.state_dict()["epoch"] == len(epochs)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.uint8], ids=str)
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
 def test_layouts_survive_the_copy(dataset, dtype, memory_format):

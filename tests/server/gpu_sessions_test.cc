@@ -98,6 +98,17 @@ TEST_F(GpuSessionsTest, AGpuThatCannotBeHadIsAnErrorWithTheReason) {
   EXPECT_EQ(Open(Spec("auto")).As<hr_open_answer>().device_slot_bytes, 0u);  // by the CPU then
 }
 
+TEST_F(GpuSessionsTest, AStarvedSessionSaysSoWithTrueOrFalse) {
+  const auto open = [this](const Json& starved) {
+    return RawClient(daemon_.socket()).Request(HR_OPEN, Json{{"spec", Spec("auto")}, {"starved", starved}});
+  };
+  EXPECT_GT(open(true).As<hr_open_answer>().device_slot_bytes, 0u);
+  EXPECT_GT(open(false).As<hr_open_answer>().device_slot_bytes, 0u);  // two threads are few
+  for (const Json& wrong : {Json(1), Json("true"), Json(nullptr), Json::array()}) {
+    EXPECT_EQ(open(wrong).error_code(), Code(absl::StatusCode::kInvalidArgument)) << wrong;
+  }
+}
+
 TEST_F(GpuSessionsTest, StatsSayWhoMakesTheBatches) {
   EXPECT_EQ(control_.Request(HR_STATS, Json::object()).json()["engine"], "cpu");
   gpus_.Set({.open = {}, .refused_of = 2});
