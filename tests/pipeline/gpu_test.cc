@@ -392,7 +392,7 @@ TEST_F(GpuTest, SlotsThatComeBackWithoutABellAreSeen) {
 TEST_F(GpuTest, ReadsWhatItsHashWasCheckedOfFromPinnedShards) {
   const std::shared_ptr<const Dataset> dataset = Tiny().Open();
   const uint64_t shard_bytes = dataset->all_shard_bytes();
-  const auto pipeline = MakePipeline(2, uint64_t{64} << 20, /*page_cache_map_bytes=*/shard_bytes);
+  const auto pipeline = MakePipeline(2, uint64_t{64} << 20, /*page_cache_map_bytes=*/shard_bytes + dataset->all_index_bytes());
   SessionSpec spec = Spec(8);
   spec.dataset = dataset;
   {
