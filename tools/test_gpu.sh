@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests that need a GPU: tools/test_gpu.sh [pytest's arguments]. Without a GPU they are skipped, with the reason.
-# $PYTHON (python3) must have torch, torchvision, pytest and Pillow; headrace comes from dist/ (see tools/gpu.sh). No network.
+# $PYTHON (python3) must have torch, torchvision, pytest and Pillow (13, or what compares with its pixels is skipped); headrace comes from dist/ (see tools/gpu.sh). No network.
 set -euo pipefail
 # shellcheck source=tools/gpu.sh
 source "$(dirname "$0")/gpu.sh"

@@ -7,9 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from pillow_reference import skip_without_its_pixels
 from PIL import Image, ImageOps
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional
+
+skip_without_its_pixels()
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 DTYPES = {"uint8": torch.uint8, "float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}

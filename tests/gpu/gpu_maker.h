@@ -39,6 +39,7 @@ class GpuMaker : public BatchMaker {
     HEADRACE_RETURN_IF_ERROR(Check(cudaFree(memory_)));
     HEADRACE_RETURN_IF_ERROR(Check(cudaMalloc(&memory_, out->size())));
     HEADRACE_RETURN_IF_ERROR(Check(cudaMemcpy(memory_, out->data(), out->size(), cudaMemcpyHostToDevice)));
+    HEADRACE_RETURN_IF_ERROR(Check(cudaDeviceSynchronize()));  // of memory that is not pinned the copy returns before it has arrived
     HEADRACE_RETURN_IF_ERROR(gpu_->Launch(memory_));
     HEADRACE_RETURN_IF_ERROR(gpu_->Finish(left));
     HEADRACE_RETURN_IF_ERROR(Check(cudaMemcpy(out->data(), memory_, out->size(), cudaMemcpyDeviceToHost)));

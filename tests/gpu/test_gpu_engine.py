@@ -163,7 +163,7 @@ def test_a_static_batch_keeps_its_addresses_when_auto_becomes_the_gpu(dataset, s
         more -= loader._session.on_gpu
         loader.advance()
         graph.replay()
-        got.append((copy.cpu(), static[1].cpu(), static[2].clone()))
+        got.append((copy.clone(), static[1].clone(), static[2].clone()))  # without waiting: the loop is to be the faster one
     assert loader.stats()["engine"] == "gpu"
     assert addresses == [tensor.data_ptr() for tensor in loader.static_batch()]
     on_cpu = make(dataset, 16, "cpu", drop_last=True)

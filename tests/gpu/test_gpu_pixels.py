@@ -5,13 +5,14 @@ import shutil
 import pytest
 import torch
 from loaders import session_of
-from pillow_reference import batch, random_resized, resized_center
+from pillow_reference import batch, random_resized, resized_center, skip_without_its_pixels
 from torchvision.transforms.v2 import InterpolationMode
 
 import headrace.torch as hr
 
 if not torch.cuda.is_available():
     pytest.skip("no GPU: torch.cuda.is_available() is False", allow_module_level=True)
+skip_without_its_pixels()
 
 FILTERS = ["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"]
 FORMATS = [torch.contiguous_format, torch.channels_last]

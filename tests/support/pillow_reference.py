@@ -1,9 +1,17 @@
 """What Pillow and torchvision make of the drawn parameters of `audit`: the reference for every batch."""
 
+import PIL
+import pytest
 import torch
 from PIL import Image, ImageOps
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
+
+
+def skip_without_its_pixels():
+    """Skips a module where an older Pillow is installed, whose pixels are others: on a machine that only lends its GPU."""
+    if int(PIL.__version__.split(".")[0]) < 13:
+        pytest.skip(f"pixels are Pillow 13's; this is Pillow {PIL.__version__}", allow_module_level=True)
 
 
 def open_image(root, name):
