@@ -38,17 +38,6 @@ HEADRACE_GPU T Load(const T* from) {
   return *from;
 #endif
 }
-// The four bytes from number `at` on, the first one lowest; on the GPU the words around them are read.
-HEADRACE_GPU inline uint32_t LoadBytes(const uint8_t* data, uint32_t at) {
-#ifdef __CUDA_ARCH__
-  const uint32_t* words = reinterpret_cast<const uint32_t*>(data) + (at >> 2);
-  return __funnelshift_r(words[0], words[1], (at & 3) * 8);
-#else
-  uint32_t word;
-  std::memcpy(&word, data + at, sizeof word);
-  return word;
-#endif
-}
 // Words at an aligned address.
 HEADRACE_GPU inline void LoadFour(const void* from, uint32_t* words) {
 #ifdef __CUDA_ARCH__

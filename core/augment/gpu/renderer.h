@@ -1,5 +1,5 @@
 // Makes batches on a GPU from the same files and entry points as core/augment/render.h does on the CPU, with identical bytes: one
-// burst of kernels per batch, on two streams that meet again. What it cannot make (no entry points, several resizes, a crop that reaches outside, data
+// burst of kernels per batch, on three streams that meet again. What it cannot make (no entry points, several resizes, a crop that reaches outside, data
 // that contradicts its entry points) it names, and the CPU makes that. Needs a GPU at run time only.
 #pragma once
 
