@@ -7,7 +7,7 @@
 #     asan    C++ tests under the address and undefined-behaviour sanitizers
 #     tsan    C++ tests of the targets without gRPC under the thread sanitizer
 #     python  pytest, on the wheel installed into .venv
-# Ends with each runner's closing lines. Exits with 1 if any part failed.
+# Ends with what failed C++ tests printed and each runner's closing lines. Exits with 1 if any part failed.
 set -euo pipefail
 # shellcheck source=tools/install.sh
 source "$(dirname "$0")/install.sh"
@@ -26,6 +26,11 @@ fixed_addresses() {
   if setarch "$(uname -m)" -R true 2>/dev/null; then setarch "$(uname -m)" -R "$@"; else "$@"; fi
 }
 
+# failed_output LOG: what the tests that failed printed, of ctest's own log; its end where it is much.
+failed_output() {
+  awk '/^[0-9]+\/[0-9]+ Test(ing)?: / { text = "" } { text = text $0 "\n" } /^Test Failed\.$/ { printf "%s", text }' "$1" | tail -n 100
+}
+
 # ctest_part PRESET
 ctest_part() {
   local preset=$1 log=$logs/$1.log
@@ -38,6 +43,7 @@ ctest_part() {
   local status=0
   fixed_addresses ctest --test-dir "build/$preset" --output-on-failure --no-tests=error --parallel "$jobs" |
     tee "$log" || status=1
+  [ $status = 0 ] || closing+=("$(failed_output "build/$preset/Testing/Temporary/LastTest.log")")
   closing+=("$preset: $(grep -E '% tests passed' "$log" || echo 'ctest did not finish')")
   return $status
 }
