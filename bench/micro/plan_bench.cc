@@ -80,8 +80,7 @@ absl::Status Run(const std::string& dir, int batch_size, int batches) {
     for (uint32_t place = 0; place < static_cast<uint32_t>(batch_size); ++place) {
       const uint64_t position = first + place;
       const SampleFiller::Target target{SlotMemory(slot.data()), place, epoch, position, &texts};
-      const auto ahead = [&](uint32_t by) { return samples[std::min<size_t>(place + by, samples.size() - 1)]; };
-      SampleFiller::Prefetch(*spec.dataset, ahead(3), ahead(8), map.get());
+      SampleFiller::Prefetch(*spec.dataset, samples, place, map.get());
       left += !filler.AddToBurst(spec, layout, samples[place], target, Verify::kNever, nullptr, map.get(), &lane).ok();
     }
     lane.Launch(nullptr, 0);

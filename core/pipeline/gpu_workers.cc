@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,7 +12,6 @@ namespace headrace {
 namespace {
 
 constexpr int64_t kLookPeriodNs = 100'000;  // to look takes 1 µs
-constexpr uint32_t kSoon = 3, kLater = 8;  // samples ahead whose entry data and row are brought into the caches
 
 }  // namespace
 
@@ -61,9 +59,8 @@ void GpuWorker::Start(Batch* batch) {
   const uint32_t count = batch->job.unit.count;
   samples_.resize(count);
   for (uint32_t place = 0; place < count; ++place) samples_[place] = fill.order->SampleAt(fill.range.first_position + place);
-  const auto ahead = [&](uint32_t place) { return samples_[std::min(place, count - 1)]; };
   for (uint32_t place = 0; place < count && !fill.abandoned.load(std::memory_order_relaxed); ++place) {
-    SampleFiller::Prefetch(*session.spec().dataset, ahead(place + kSoon), ahead(place + kLater), session.shard_map());
+    SampleFiller::Prefetch(*session.spec().dataset, samples_, place, session.shard_map());
     const uint64_t position = fill.range.first_position + place;
     const SampleFiller::Target target{memory, place, fill.start.epoch, position, &fill.texts};
     const auto add = [&] {

@@ -60,16 +60,6 @@ bool IsTrusted(const Dataset& dataset, const SampleRow& row, int field, Verify v
   return verify == Verify::kNever || (IsRemembered(dataset, field, verify, verified) && verified->Contains(row.sample));
 }
 
-VerifiedSamples::VerifiedSamples(uint64_t num_samples) : words_((num_samples + 63) / 64) {}
-
-bool VerifiedSamples::Contains(uint64_t sample) const {
-  return (words_[sample / 64].load(std::memory_order_relaxed) >> (sample % 64) & 1) != 0;
-}
-
-void VerifiedSamples::Insert(uint64_t sample) {
-  words_[sample / 64].fetch_or(uint64_t{1} << (sample % 64), std::memory_order_relaxed);
-}
-
 absl::StatusOr<absl::Span<const uint8_t>> SampleReader::ReadBytes(const Dataset& dataset, const SampleRow& row, int field,
                                                                   uint64_t begin, uint64_t length) {
   if (buffer_.size() > kKeptBytes && length <= kKeptBytes) {

@@ -1,7 +1,6 @@
 // From a row of the index to a value's bytes: pread into a buffer of the decoding thread.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,23 +8,13 @@
 
 #include "absl/types/span.h"
 #include "core/shard/dataset.h"
+#include "core/shard/verified_samples.h"
 
 namespace headrace {
 
 enum class Verify { kEvery, kOnce, kNever };
 
-// Remembers which samples' hashes were found right: one bit per sample. Shared by the threads that read a dataset.
-class VerifiedSamples {
- public:
-  explicit VerifiedSamples(uint64_t num_samples);
-  bool Contains(uint64_t sample) const;
-  void Insert(uint64_t sample);
-
- private:
-  std::vector<std::atomic<uint64_t>> words_;
-};
-
-// Whether a value's hash need not be checked (any more).
+// Whether a value's hash need not be checked (any more). `verified`: of which samples the image's hash was found right.
 bool IsTrusted(const Dataset& dataset, const SampleRow& row, int field, Verify verify, const VerifiedSamples* verified);
 
 // One per decoding thread. Blocks on the disk.

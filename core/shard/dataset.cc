@@ -130,7 +130,7 @@ absl::Status Dataset::ReadRow(uint64_t sample, SampleRow* row, const HeldIndex* 
   }
   const auto [number, within] = Locate(sample);
   const Shard& shard = shards_[number];
-  const uint8_t* bytes = HeldRow(sample, held).data();
+  const uint8_t* bytes = HeldRow(number, within, held).data();
   uint8_t read[kMaxRowBytes];
   absl::Status status;
   if (bytes == nullptr) {
@@ -160,18 +160,17 @@ absl::StatusOr<bool> Dataset::ReadEntries(const SampleRow& row, ImageEntries* en
 
 absl::Status Dataset::TryReadEntries(const Shard& shard, uint32_t number, const SampleRow& row, const HeldIndex* held,
                                      ImageEntries* entries) const {
-  const int fd = shard.index.get();
   const uint64_t offset = shard.entries_offset + row.entries_offset;
   absl::Span<const uint8_t> bytes = HeldBytes(held, number, offset, row.entries_bytes);
-  const bool is_held = !bytes.empty(), is_checked = is_held && held->IsChecked(row.sample);
+  const bool is_held = !bytes.empty(), is_checked = is_held && held->verified()->Contains(row.sample);
   if (!is_held) {
     entries->bytes_.resize(row.entries_bytes);
-    HEADRACE_RETURN_IF_ERROR(ReadAt(fd, entries->bytes_.data(), row.entries_bytes, offset, std::string()));
+    HEADRACE_RETURN_IF_ERROR(ReadAt(shard.index.get(), entries->bytes_.data(), row.entries_bytes, offset, std::string()));
     bytes = entries->bytes_;
   }
   const uint64_t image_bytes = row.values[static_cast<size_t>(image_field_)].location.length;
   HEADRACE_ASSIGN_OR_RETURN(entries->view_, EntryView::Parse(bytes, image_bytes, is_checked ? Sum::kTrusted : Sum::kChecked));
-  if (is_held && !is_checked) held->SetChecked(row.sample);
+  if (is_held && !is_checked) held->verified()->Insert(row.sample);
   JpegFrame& frame = entries->frame_;
   static_cast<JpegShape&>(frame) = entries->view_.frame();
   // A decoder plans with the row's numbers.
@@ -183,20 +182,28 @@ absl::Status Dataset::TryReadEntries(const Shard& shard, uint32_t number, const 
   entries->tables_number_ = uint64_t{number} << 44 ^ tables_offset;
   if (tables_offset > row.entries_offset && tables_offset - row.entries_offset < row.entries_bytes) {
     HEADRACE_RETURN_IF_ERROR(ParseTables(bytes.subspan(tables_offset - row.entries_offset), &frame));
-    return CheckTables(frame, frame);
+  } else {
+    HEADRACE_RETURN_IF_ERROR(ReadSharedTables(number, tables_offset, held, &frame));
   }
-  if (tables_->Find(number, tables_offset, &frame)) return CheckTables(frame, frame);
+  return CheckTables(frame, frame);
+}
+
+// A table set that lies with an earlier image.
+absl::Status Dataset::ReadSharedTables(uint32_t number, uint64_t tables_offset, const HeldIndex* held, JpegFrame* frame) const {
+  if (tables_->Find(number, tables_offset, frame)) return absl::OkStatus();
+  const Shard& shard = shards_[number];
   const uint64_t room = shard.entries_bytes - std::min(shard.entries_bytes, tables_offset);
   const uint64_t set_bytes = std::min<uint64_t>(room, kMaxTablesBytes);
   absl::Span<const uint8_t> set = HeldBytes(held, number, shard.entries_offset + tables_offset, set_bytes);
   std::array<uint8_t, kMaxTablesBytes> read;
   if (set.empty()) {
-    HEADRACE_RETURN_IF_ERROR(ReadAt(fd, read.data(), set_bytes, shard.entries_offset + tables_offset, std::string()));
+    HEADRACE_RETURN_IF_ERROR(
+        ReadAt(shard.index.get(), read.data(), set_bytes, shard.entries_offset + tables_offset, std::string()));
     set = {read.data(), set_bytes};
   }
-  HEADRACE_RETURN_IF_ERROR(ParseTables(set, &frame));
-  tables_->Insert(number, tables_offset, frame);
-  return CheckTables(frame, frame);
+  HEADRACE_RETURN_IF_ERROR(ParseTables(set, frame));
+  tables_->Insert(number, tables_offset, *frame);
+  return absl::OkStatus();
 }
 
 void Dataset::PrefetchEntries(const SampleRow& row) const {
@@ -206,18 +213,20 @@ void Dataset::PrefetchEntries(const SampleRow& row) const {
                   static_cast<off_t>(row.entries_bytes), POSIX_FADV_WILLNEED);
 }
 
-absl::Span<const uint8_t> Dataset::HeldRow(uint64_t sample, const HeldIndex* held) const {
-  const auto [number, within] = Locate(sample);
+absl::Span<const uint8_t> Dataset::HeldRow(uint32_t number, uint64_t within, const HeldIndex* held) const {
   return HeldBytes(held, number, shards_[number].rows_offset + within * layout_.row_bytes, layout_.row_bytes);
 }
 
-void Dataset::PrefetchRow(uint64_t sample, const HeldIndex& held) const { PrefetchBytes(HeldRow(sample, &held)); }
+void Dataset::PrefetchRow(uint64_t sample, const HeldIndex& held) const {
+  const auto [number, within] = Locate(sample);
+  PrefetchBytes(HeldRow(number, within, &held));
+}
 
 void Dataset::PrefetchEntries(uint64_t sample, const HeldIndex& held) const {
-  const absl::Span<const uint8_t> row = HeldRow(sample, &held);
+  const auto [number, within] = Locate(sample);
+  const absl::Span<const uint8_t> row = HeldRow(number, within, &held);
   if (row.empty()) return;
   const auto [offset, bytes] = EntriesPlace(row.data());  // unchecked
-  const uint32_t number = Locate(sample).first;
   const Shard& shard = shards_[number];
   if (offset > shard.entries_bytes) return;
   constexpr uint64_t kPrefetched = 6144;  // photos have 3 kB

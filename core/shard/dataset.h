@@ -157,9 +157,11 @@ class Dataset {
     uint64_t first_sample, num_samples, lmdb_bytes, index_bytes, rows_offset, entries_offset, entries_bytes;
   };
   Dataset();
-  absl::Span<const uint8_t> HeldRow(uint64_t sample, const HeldIndex* held) const;
+  // Row `within` of shard `number`, where `held` has it.
+  absl::Span<const uint8_t> HeldRow(uint32_t number, uint64_t within, const HeldIndex* held) const;
   absl::Status TryReadEntries(const Shard& shard, uint32_t number, const SampleRow& row, const HeldIndex* held,
                               ImageEntries* entries) const;
+  absl::Status ReadSharedTables(uint32_t number, uint64_t tables_offset, const HeldIndex* held, JpegFrame* frame) const;
 
   std::string dir_, hash_;
   uint64_t size_ = 0;

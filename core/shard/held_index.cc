@@ -10,7 +10,7 @@
 
 namespace headrace {
 
-HeldIndex::HeldIndex(const Dataset& dataset) : files_(dataset.num_shards()), checked_((dataset.size() + 63) / 64) {}
+HeldIndex::HeldIndex(const Dataset& dataset) : files_(dataset.num_shards()), verified_(dataset.size()) {}
 
 absl::Status HeldIndex::Add(const Dataset& dataset, uint32_t shard) {
   File& file = files_[shard];
@@ -30,14 +30,6 @@ absl::Span<const uint8_t> HeldIndex::Find(uint32_t shard) const {
   const File& file = files_[shard];
   if (!file.is_here.load(std::memory_order_acquire)) return {};
   return {file.bytes.get(), file.size};
-}
-
-bool HeldIndex::IsChecked(uint64_t sample) const {
-  return (checked_[sample / 64].load(std::memory_order_relaxed) >> (sample % 64) & 1) != 0;
-}
-
-void HeldIndex::SetChecked(uint64_t sample) const {
-  checked_[sample / 64].fetch_or(uint64_t{1} << (sample % 64), std::memory_order_relaxed);
 }
 
 }  // namespace headrace

@@ -9,6 +9,7 @@
 
 #include "absl/types/span.h"
 #include "core/base/status.h"
+#include "core/shard/verified_samples.h"
 
 namespace headrace {
 
@@ -25,9 +26,8 @@ class HeldIndex {
   // The file's bytes, as long as this lives; none before it was added.
   absl::Span<const uint8_t> Find(uint32_t shard) const;
 
-  // Of a sample's entry data in these bytes: whether its checksum was found right.
-  bool IsChecked(uint64_t sample) const;
-  void SetChecked(uint64_t sample) const;
+  // Of which samples the checksum of the entry data in these bytes was found right.
+  VerifiedSamples* verified() const { return &verified_; }
 
  private:
   struct File {
@@ -36,7 +36,7 @@ class HeldIndex {
     std::atomic<bool> is_here = false;
   };
   std::vector<File> files_;  // by shard
-  mutable std::vector<std::atomic<uint64_t>> checked_;
+  mutable VerifiedSamples verified_;
 };
 
 }  // namespace headrace

@@ -129,10 +129,11 @@ absl::Status SampleFiller::AddToBurst(const SessionSpec& spec, const BatchLayout
   return AddBytes(spec, layout.dataset_fields[image], planned, verify, verified, map, lane);
 }
 
-void SampleFiller::Prefetch(const Dataset& dataset, uint64_t soon, uint64_t later, const ShardMap* map) {
+void SampleFiller::Prefetch(const Dataset& dataset, absl::Span<const uint64_t> samples, size_t place, const ShardMap* map) {
+  constexpr size_t kSoon = 3, kLater = 8;  // samples ahead: their rows come before the entry data that these tell of
   if (map == nullptr) return;
-  dataset.PrefetchRow(later, map->index());
-  dataset.PrefetchEntries(soon, map->index());
+  if (place + kLater < samples.size()) dataset.PrefetchRow(samples[place + kLater], map->index());
+  if (place + kSoon < samples.size()) dataset.PrefetchEntries(samples[place + kSoon], map->index());
 }
 
 absl::Status SampleFiller::AddBytes(const SessionSpec& spec, int number, const ByteRange& planned, Verify verify,

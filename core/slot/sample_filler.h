@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "core/augment/render.h"
 #include "core/read/sample_reader.h"
 #include "core/read/shard_map.h"
@@ -37,9 +38,9 @@ class SampleFiller {
   absl::Status AddToBurst(const SessionSpec& spec, const BatchLayout& layout, uint64_t sample, const Target& target,
                           Verify verify, VerifiedSamples* verified, const ShardMap* map, GpuLane* lane);
 
-  // That samples `soon` and `later` will be added to a burst, in this order: brings what `map` (may be null) has of their index into the
-  // caches.
-  static void Prefetch(const Dataset& dataset, uint64_t soon, uint64_t later, const ShardMap* map);
+  // That what follows samples[place] will be added to a burst, in this order: brings what `map` (may be null) has of their index into
+  // the caches.
+  static void Prefetch(const Dataset& dataset, absl::Span<const uint64_t> samples, size_t place, const ShardMap* map);
 
   // Bytes of values read since the last call. Of an image with entry points only what its pixels need is read, once its hash
   // was checked (or need not be).
