@@ -65,6 +65,7 @@ TEST_F(GpuSessionsTest, TheImagesLieInTheMemoryThatIsAskedFor) {
     on_cpu.Release(other);
   }
   munmap(base, bytes);
+  EXPECT_EQ(control_.Request(HR_STATS, Json::object()).json()["sessions"][0]["samples_left_to_cpu"], 0);
 }
 
 TEST_F(GpuSessionsTest, DeviceMemoryIsOfOnesOwnGpuSessionsOnly) {

@@ -144,7 +144,7 @@ TEST_F(EntriesOfADataset, AreReadFromAHeldIndexAlsoWhenTheFileIsGone) {
   EXPECT_EQ(held.Find(0).size(), dataset_->all_index_bytes());
   std::filesystem::resize_file(path_, index_.size() / 2);
   EXPECT_EQ(Digests(*dataset_, &held), expected);
-  EXPECT_TRUE(held.IsChecked(dataset_->size() - 1));
+  EXPECT_TRUE(held.verified()->Contains(dataset_->size() - 1));
   EXPECT_EQ(Digests(*dataset_, &held), expected) << "without looking at the checksums again";
   const absl::Status cut = late.Add(*dataset_, 0);
   EXPECT_TRUE(absl::IsDataLoss(cut)) << cut;
