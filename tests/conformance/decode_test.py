@@ -246,6 +246,9 @@ def test_orientations_in_png_equal_pillow(render_tool, tmp_path):
         "XMP": chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + xmp),
         "XMP, packed": chunk(b"iTXt", b"XML:com.adobe.xmp\0\1\0en\0\0" + zlib.compress(xmp)),
         "XMP and eXIf": chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + xmp) + exif,
+        "text named exif": chunk(b"tEXt", b"exif\0" + tiff(8)),
+        "eXIf, then text named exif": exif + chunk(b"tEXt", b"exif\0" + tiff(8)),
+        "text named exif, then eXIf": chunk(b"tEXt", b"exif\0" + tiff(8)) + exif,
         "none": b"",
     }
     path = tmp_path / "turned.png"

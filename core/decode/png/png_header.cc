@@ -115,7 +115,13 @@ struct Metadata {
       exif = body;
       has_exif = true;
     } else if (type == "tEXt") {
-      if (SplitAtNul(&rest, &key)) AddText(key, rest);
+      if (!SplitAtNul(&rest, &key)) return;
+      if (key == "exif") {
+        exif = Bytes(rest);
+        has_exif = true;
+      } else {
+        AddText(key, rest);
+      }
     } else if (type == "zTXt") {
       if (!SplitAtNul(&rest, &key) || !Wanted(key) || rest.empty() || rest[0] != 0) return;
       AddText(key, Inflate(rest.substr(1)));
