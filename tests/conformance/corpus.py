@@ -61,6 +61,10 @@ def gifs(generator):
         yield "GIF animated", saved(frames[0], "GIF", save_all=True, append_images=frames[1:], disposal=disposal, loop=0)
     for _ in range(60):
         yield "GIF by hand", gif_by_hand(generator)
+    for blocks in (b"\0", b"\3\1\0\0\0", b"\0\3\1\0\0\0"):
+        file = saved(picture(generator, *size(generator), "P"), "GIF")
+        at = 13 + (3 << (file[10] & 7) + 1)
+        yield "GIF loops", file[:at] + b"!\xff\x0bNETSCAPE2.0" + blocks + file[at:]
 
 
 def gif_blocks(codes, first_bits, generator):

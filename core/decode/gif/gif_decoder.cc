@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 
@@ -87,6 +88,9 @@ absl::StatusOr<Gif> Parse(absl::Span<const uint8_t> bytes) {
     }
     // Pillow reads on behind an empty block, but not in comments.
     if (label[0] == 0xFE && block.empty()) continue;
+    constexpr std::string_view kLoops = "NETSCAPE2.0";  // behind which it takes the count for granted
+    const bool loops = block.size() >= kLoops.size() && std::memcmp(block.data(), kLoops.data(), kLoops.size()) == 0;
+    if (label[0] == 0xFF && loops) reader.TakeBlock();
     do {
       block = reader.TakeBlock();
     } while (!block.empty());
