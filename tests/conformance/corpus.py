@@ -245,6 +245,9 @@ def tiffs(generator):
     yield "TIFF pages", saved(frames[0], "TIFF", save_all=True, append_images=frames[1:])
     for big in (False, True):
         yield "TIFF BigTIFF", saved(picture(generator, *size(generator)), "TIFF", big_tiff=big)
+    for samples, planar in ((1, 1), (3, 1), (3, 2)):
+        for rows in (100, 7):
+            yield "TIFF PackBits runs", tiff_of_long_runs(generator, samples, planar, rows)
     for photometric, bits, samples, extra, kind in TIFF_LAYOUTS:
         for order in "<>":
             for planar in (1, 2) if samples > 1 else (1,):
@@ -313,6 +316,27 @@ def tiff(generator, order, photometric, bits, samples, extra, kind, planar, pack
         entries[320] = (3, [generator.randrange(65536) for _ in range(3 << bits)])
     entries.update({322: (4, [piece_width]), 323: (4, [piece_height])} if tiled else {278: (4, [piece_height])})
     return tiff_file(order, entries, data)
+
+
+def tiff_of_long_runs(generator, samples, planar, rows):
+    """PackBits as one stream a strip: runs reach beyond their row."""
+    width, height = size(generator)
+    data = []
+    for _ in range(1 if planar == 1 else samples):
+        for top in range(0, height, rows):
+            left = width * min(rows, height - top) * (samples if planar == 1 else 1)
+            packed = bytearray()
+            while left > 0:
+                count = min(left, generator.randint(2, 128))
+                same = count > 1 and generator.random() < 0.5
+                packed += bytes([257 - count]) + generator.randbytes(1) if same else bytes([count - 1]) + generator.randbytes(count)
+                left -= count
+            data.append(bytes(packed))
+    entries = {
+        256: (4, [width]), 257: (4, [height]), 258: (3, [8] * samples), 259: (3, [32773]), 262: (3, [2 if samples == 3 else 1]),
+        277: (3, [samples]), 278: (4, [rows]), 284: (3, [planar]),
+    }  # fmt: skip
+    return tiff_file("<", entries, data)
 
 
 def tiff_samples(generator, order, bits, kind, size):

@@ -300,13 +300,26 @@ absl::Status DecodeStrips(const File& file, const Layout& layout, const Rect& re
   };
   uint32_t strip_rows = 0;
   TIFFGetFieldDefaulted(file.get(), TIFFTAG_ROWSPERSTRIP, &strip_rows);
+  strip_rows = std::max(strip_rows, 1u);
   // Compressed strips can only be read from their first row.
-  const int first = region.top - static_cast<int>(static_cast<uint32_t>(region.top) % std::max(strip_rows, 1u));
+  const int first = region.top - static_cast<int>(static_cast<uint32_t>(region.top) % strip_rows);
+  // libtiff loses what a run of PackBits holds of the next row when it reads row by row.
+  const tmsize_t strip_bytes = TIFFStripSize(file.get());
+  const bool whole = file.Tag(TIFFTAG_COMPRESSION, 0) == COMPRESSION_PACKBITS && strip_bytes > 0 && strip_bytes <= kMaxPieceBytes;
+  std::vector<uint8_t> strip(whole ? static_cast<size_t>(strip_bytes) : 0);
   for (int plane = 0; plane < planes; ++plane) {
     for (int y = first - region.top; y < region.height; ++y) {
       const auto file_row = static_cast<uint32_t>(region.top + y);
+      const auto sample = static_cast<uint16_t>(plane);
       uint8_t* const to = row(plane, std::max(y, 0));
-      if (TIFFReadScanline(file.get(), to, file_row, static_cast<uint16_t>(plane)) != 1) return file.error();
+      if (whole) {
+        const uint32_t strip_row = file_row % strip_rows;
+        const uint32_t number = TIFFComputeStrip(file.get(), file_row, sample);
+        if (strip_row == 0 && TIFFReadEncodedStrip(file.get(), number, strip.data(), strip_bytes) < 0) return file.error();
+        std::copy_n(strip.data() + size_t{strip_row} * row_bytes, row_bytes, to);
+      } else if (TIFFReadScanline(file.get(), to, file_row, sample) != 1) {
+        return file.error();
+      }
       if (planes == 1 && y >= 0) convert(y);
     }
   }
