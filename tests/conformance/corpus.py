@@ -245,6 +245,9 @@ def tiffs(generator):
     yield "TIFF pages", saved(frames[0], "TIFF", save_all=True, append_images=frames[1:])
     for big in (False, True):
         yield "TIFF BigTIFF", saved(picture(generator, *size(generator)), "TIFF", big_tiff=big)
+    for info in ({}, {274: 6}):
+        info = {700: b'<x tiff:Orientation="8"/>', **info}
+        yield "TIFF BigTIFF", saved(picture(generator, *size(generator)), "TIFF", big_tiff=True, tiffinfo=info)
     for samples, planar in ((1, 1), (3, 1), (3, 2)):
         for rows in (100, 7):
             yield "TIFF PackBits runs", tiff_of_long_runs(generator, samples, planar, rows)

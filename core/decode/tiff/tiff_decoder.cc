@@ -379,7 +379,9 @@ absl::StatusOr<ImageInfo> ReadTiffHeader(absl::Span<const uint8_t> bytes) {
   info.height = layout.height;
   info.components = static_cast<uint8_t>(layout.kind == Kind::kPalette ? 3 : std::min(layout.samples, 4));
   const bool classic = bytes[2] == 42 || bytes[3] == 42;
-  int orientation = classic ? ExifOrientation(bytes) : file.Tag(TIFFTAG_ORIENTATION, 0);
+  uint16_t tag = 0;
+  TIFFGetField(file.get(), TIFFTAG_ORIENTATION, &tag);  // Tag() would give the default where there is none
+  int orientation = classic ? ExifOrientation(bytes) : tag;
   if (orientation == 0) {
     uint32_t length = 0;
     const uint8_t* xmp = nullptr;
