@@ -260,6 +260,22 @@ def test_orientations_in_png_equal_pillow(render_tool, tmp_path):
             assert answer["ok"] and answer["orientation"] == expected, f"{name} {place}: {answer}"
 
 
+def test_compressed_texts_of_a_png_count_up_to_a_limit(render_tool, tmp_path):
+    """Pillow raises above 64 MiB of text. Without a limit a file of 4 MB took 8 s."""
+    key = b"XML:com.adobe.xmp\0\1\0\0\0"
+    long_text = chunk(b"iTXt", key + zlib.compress(bytes(1 << 20)))
+    turned = chunk(b"iTXt", key + zlib.compress(b'<x tiff:Orientation="6"/>'))
+    path = tmp_path / "texts.png"
+    for count, orientation in ((63, 6), (64, 1)):
+        path.write_bytes(png(2, 3, 8, 0, [b"ab", b"cd", b"ef"], before=count * long_text + turned))
+        assert render_tool.ask(cmd="probe", file=str(path))["orientation"] == orientation
+        if count == 63:
+            assert pillow_orientation(path) == orientation
+        else:
+            with pytest.raises(ValueError, match="memory"):
+                pillow_orientation(path)
+
+
 def test_broken_pngs_are_refused_as_pillow_does(render_tool, tmp_path):
     rows = [bytes(range(30))] * 10
     whole = png(10, 10, 8, 2, rows, before=chunk(b"tEXt", b"a\0b"))

@@ -17,6 +17,7 @@ namespace {
 constexpr uint8_t kSignature[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
 constexpr size_t kChunkOverheadBytes = 12;         // length, type, checksum
 constexpr size_t kMaxTextBytes = size_t{1} << 20;  // Pillow's MAX_TEXT_CHUNK
+constexpr size_t kMaxAllTextBytes = 64 * kMaxTextBytes;  // MAX_TEXT_MEMORY
 
 absl::Status Invalid(const std::string& reason) {
   return absl::InvalidArgumentError(absl::StrCat("PNG: ", reason));
@@ -34,8 +35,9 @@ absl::Span<const uint8_t> Bytes(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
-// The inflated text, or "" when it is broken or longer than kMaxTextBytes.
-std::string Inflate(std::string_view compressed) {
+// The inflated text, or "" when it is broken, longer than kMaxTextBytes, or `*left` bytes were used up by those before it.
+std::string Inflate(std::string_view compressed, size_t* left) {
+  if (*left == 0) return "";
   z_stream stream = {};
   if (inflateInit(&stream) != Z_OK) return "";
   std::string text;
@@ -50,6 +52,7 @@ std::string Inflate(std::string_view compressed) {
     text.append(piece, sizeof(piece) - stream.avail_out);
   }
   inflateEnd(&stream);
+  *left -= std::min(*left, text.size());
   return code == Z_STREAM_END && text.size() <= kMaxTextBytes ? text : "";
 }
 
@@ -99,6 +102,7 @@ struct Metadata {
   bool has_exif = false;
   std::string raw_profile;
   std::string xmp;
+  size_t inflated_left = kMaxAllTextBytes;  // a file can hold thousands of texts that each inflate to a thousand times their size
 
   void AddText(std::string_view key, std::string_view text) {
     if (key == "Raw profile type exif") raw_profile = std::string(text);
@@ -124,7 +128,7 @@ struct Metadata {
       }
     } else if (type == "zTXt") {
       if (!SplitAtNul(&rest, &key) || !Wanted(key) || rest.empty() || rest[0] != 0) return;
-      AddText(key, Inflate(rest.substr(1)));
+      AddText(key, Inflate(rest.substr(1), &inflated_left));
     } else if (type == "iTXt") {
       AddInternationalText(rest);
     }
@@ -140,7 +144,7 @@ struct Metadata {
     if (!compressed) {
       AddText(key, rest);
     } else if (known_method) {
-      AddText(key, Inflate(rest));
+      AddText(key, Inflate(rest, &inflated_left));
     }
   }
 
