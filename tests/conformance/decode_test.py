@@ -6,6 +6,7 @@ import struct
 import warnings
 import zlib
 
+import corpus
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
@@ -274,6 +275,20 @@ def test_compressed_texts_of_a_png_count_up_to_a_limit(render_tool, tmp_path):
         else:
             with pytest.raises(ValueError, match="memory"):
                 pillow_orientation(path)
+
+
+def test_tiles_of_a_tiff_far_larger_than_the_picture_are_refused(render_tool, tmp_path):
+    """Their edges may be large, but 4 MB must not inflate to 4 GB for a row of 1,000 pixels."""
+    entries = {256: (4, [1000]), 257: (4, [1]), 258: (3, [8]), 259: (3, [8]), 262: (3, [1]), 277: (3, [1]), 322: (4, [16])}
+    path = tmp_path / "tiles.tif"
+    for tile_height in (16, 1 << 17, 1 << 22):
+        tile = zlib.compress(bytes(16 * tile_height))
+        tiff = corpus.tiff_file("<", {**entries, 323: (4, [tile_height])}, [tile] * 63)
+        path.write_bytes(tiff)
+        if tile_height < 1 << 22:
+            assert_same(render_tool, path, random.Random(8), regions=1)
+        else:
+            assert "tiles are far larger" in render_tool.ask(cmd="decode", file=str(path), out=str(tmp_path / "out"))["error"]
 
 
 def test_broken_pngs_are_refused_as_pillow_does(render_tool, tmp_path):

@@ -3,6 +3,7 @@
 #include <tiffio.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -16,6 +17,7 @@ namespace headrace {
 namespace {
 
 constexpr tmsize_t kMaxPieceBytes = tmsize_t{64} << 20;  // of what libtiff asks for at once; a tile has a fair size
+constexpr double kMaxTilesPx = 178'956'970;  // of all tiles, besides four times the picture
 constexpr size_t kMessageBytes = 200;
 
 absl::Status Invalid(const std::string& reason) { return absl::InvalidArgumentError(absl::StrCat("TIFF: ", reason)); }
@@ -209,6 +211,13 @@ absl::StatusOr<Layout> ReadLayout(const File& file, absl::Span<const uint8_t> by
   }
   if (TIFFIsTiled(file.get()) != 0 && (TIFFTileSize(file.get()) <= 0 || TIFFTileSize(file.get()) > kMaxPieceBytes)) {
     return Invalid("its tiles are too large");
+  }
+  uint32_t tile_width = 0, tile_height = 0;
+  if (TIFFGetField(file.get(), TIFFTAG_TILEWIDTH, &tile_width) != 0 &&
+      TIFFGetField(file.get(), TIFFTAG_TILELENGTH, &tile_height) != 0 && tile_width > 0 && tile_height > 0) {
+    const auto covered = [](double side, double tile) { return std::ceil(side / tile) * tile; };  // cannot overflow
+    const double pixels = covered(layout.width, tile_width) * covered(layout.height, tile_height);
+    if (pixels > 4.0 * layout.width * layout.height + kMaxTilesPx) return Invalid("its tiles are far larger than the picture");
   }
   return layout;
 }
