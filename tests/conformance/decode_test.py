@@ -203,6 +203,7 @@ def png(width, height, bits, colour_type, rows, before=b"", after=b""):
     )
 
 
+ADAM7 = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
 PNG_KINDS = [(0, bits, 1) for bits in (1, 2, 4, 8, 16)] + [(3, bits, 1) for bits in (1, 2, 4, 8)]
 PNG_KINDS += [(kind, bits, channels) for kind, channels in ((2, 3), (4, 2), (6, 4)) for bits in (8, 16)]
 
@@ -291,6 +292,41 @@ def test_tiles_of_a_tiff_far_larger_than_the_picture_are_refused(render_tool, tm
             assert "tiles are far larger" in render_tool.ask(cmd="decode", file=str(path), out=str(tmp_path / "out"))["error"]
 
 
+def test_broken_pngs_that_pillow_reads_equal_pillow(render_tool, tmp_path):
+    rows = [bytes(range(30 * y, 30 * y + 30)) for y in range(8)]
+    colours = chunk(b"PLTE", bytes(range(100, 220)))
+    indices = [bytes(x % 40 for x in row) for row in rows]
+    whole, palette = png(10, 8, 8, 2, rows), png(30, 8, 8, 3, indices, before=colours)
+    end = whole.index(b"IEND") - 4
+    header = struct.pack(">IIBBBBB", 10, 8, 8, 2, 7, 0, 0) + b"more"
+    pixels = Image.open(io.BytesIO(palette)).convert("RGB").resize((21, 19))
+    broken = {
+        "a second palette": png(30, 8, 8, 3, indices, before=colours + chunk(b"PLTE", b"abcdef")),
+        "a palette of 3n + 1 bytes": png(30, 8, 8, 3, indices, before=chunk(b"PLTE", bytes(range(100, 131)))),
+        "an empty palette": png(30, 8, 8, 3, indices, before=chunk(b"PLTE", b"")),
+        "no palette": png(30, 8, 8, 3, indices),
+        "an unknown critical chunk": png(10, 8, 8, 2, rows, before=chunk(b"CRIT", b"abc")),
+        "an odd name": png(10, 8, 8, 2, rows, before=chunk(b"a_1Z", b"abc")),
+        "a long header": whole[:8] + chunk(b"IHDR", header) + whole[33:],
+        "a second header": png(1, 1, 8, 2, rows, before=whole[8:33]),
+        "a wrong checksum of the data": whole[: end - 1] + b"?" + whole[end:],
+        "cut in the data's checksum": whole[: end - 2],
+        "cut in zlib's checksum": whole[: end - 6],
+        "without zlib's checksum": whole[:33] + chunk(b"IDAT", whole[41 : end - 8]) + whole[end:],
+        "fewer rows": png(10, 8, 8, 2, rows[:5]),
+        "fewer rows of indices": png(30, 8, 8, 3, indices[:5], before=colours),
+    }
+    for passes in range(1, 7):  # of an interlaced one
+        sizes = [(-(-(21 - x) // dx), -(-(19 - y) // dy)) for x, y, dx, dy in ADAM7[:passes]]
+        data = b"".join((b"\0" + pixels.tobytes()[: 3 * width]) * height for width, height in sizes)
+        interlaced = struct.pack(">IIBBBBB", 21, 19, 8, 2, 0, 0, 1)
+        broken[f"{passes} passes"] = whole[:8] + chunk(b"IHDR", interlaced) + chunk(b"IDAT", zlib.compress(data)) + whole[end:]
+    path = tmp_path / "broken.png"
+    for content in broken.values():
+        path.write_bytes(content)
+        assert_same(render_tool, path, random.Random(9), regions=3)
+
+
 def test_broken_pngs_are_refused_as_pillow_does(render_tool, tmp_path):
     rows = [bytes(range(30))] * 10
     whole = png(10, 10, 8, 2, rows, before=chunk(b"tEXt", b"a\0b"))
@@ -300,11 +336,14 @@ def test_broken_pngs_are_refused_as_pillow_does(render_tool, tmp_path):
         "text checksum": whole[: text + 9] + b"?" + whole[text + 10 :],
         "header checksum": whole[:29] + b"????" + whole[33:],
         "no data": png(10, 10, 8, 2, []),
+        "half a row": png(10, 10, 8, 2, [*rows[:4], rows[0][:15]]),
+        "too many colours": png(10, 10, 8, 3, rows, before=chunk(b"PLTE", bytes(771))),
+        "an impossible name": png(10, 10, 8, 2, rows, before=chunk(b"te t", b"")),
     }
     path = tmp_path / "broken.png"
     for name, content in broken.items():
         path.write_bytes(content)
-        with pytest.raises((OSError, SyntaxError)), Image.open(path) as image:
+        with pytest.raises((OSError, SyntaxError, ValueError)), Image.open(path) as image:
             image.load()
         answer = render_tool.ask(cmd="decode", file=str(path), out=str(tmp_path / "out"))
         assert not answer["ok"] and answer["error"].startswith("PNG: "), f"{name}: {answer}"

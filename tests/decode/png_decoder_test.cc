@@ -134,13 +134,13 @@ std::vector<uint8_t> Expected(const Kind& kind, const PngFile& picture, int widt
   return rgb;
 }
 
-absl::Status DecodePng(const std::vector<uint8_t>& file, const Rect* region = nullptr) {
+absl::Status DecodePng(const std::vector<uint8_t>& file, const Rect* region = nullptr, std::string* warning = nullptr) {
   const absl::StatusOr<ImageInfo> info = ReadPngHeader(file);
   if (!info.ok()) return info.status();
   const Rect whole{0, 0, static_cast<int>(info->height), static_cast<int>(info->width)};
   PngDecoder decoder;
   RgbImage image;
-  return decoder.Decode(file, *info, region == nullptr ? whole : *region, &image, nullptr);
+  return decoder.Decode(file, *info, region == nullptr ? whole : *region, &image, warning);
 }
 
 class PngKinds : public ::testing::TestWithParam<Kind> {};
@@ -200,10 +200,15 @@ TEST(PngDecoder, RefusesAnotherSizeThanTheIndexSaysBeforeItTakesMemory) {
   EXPECT_EQ(image.pixels.capacity(), 0u);
 }
 
-TEST(PngDecoder, RefusesAWrongChecksum) {
+TEST(PngDecoder, TellsAWrongChecksumOfTheImageDataAndRefusesOthers) {
   std::vector<uint8_t> file = Photo(false).file;
   file[file.size() - 13] ^= 1;  // the last byte of IDAT's checksum; IEND has 12 bytes
-  EXPECT_THAT(std::string(DecodePng(file).message()), HasSubstr("CRC error"));
+  std::string warning;
+  EXPECT_TRUE(DecodePng(file, nullptr, &warning).ok());
+  EXPECT_THAT(warning, HasSubstr("CRC error"));
+  file = Photo(false).file;
+  file[32] ^= 1;  // of IHDR's
+  EXPECT_THAT(std::string(DecodePng(file).message()), HasSubstr("wrong checksum of IHDR"));
 }
 
 TEST(PngDecoder, SurvivesArbitraryDamage) {

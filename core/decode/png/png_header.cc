@@ -14,14 +14,9 @@
 namespace headrace {
 namespace {
 
-constexpr uint8_t kSignature[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
-constexpr size_t kChunkOverheadBytes = 12;         // length, type, checksum
+constexpr size_t kChunkHeadBytes = 8, kChecksumBytes = 4;  // length and type
 constexpr size_t kMaxTextBytes = size_t{1} << 20;  // Pillow's MAX_TEXT_CHUNK
 constexpr size_t kMaxAllTextBytes = 64 * kMaxTextBytes;  // MAX_TEXT_MEMORY
-
-absl::Status Invalid(const std::string& reason) {
-  return absl::InvalidArgumentError(absl::StrCat("PNG: ", reason));
-}
 
 uint32_t U32(const uint8_t* p) {
   return uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | p[3];
@@ -179,49 +174,70 @@ int Channels(int colour_type, int bits) {
   }
 }
 
-absl::Status ReadIhdr(absl::Span<const uint8_t> chunk, ImageInfo* info) {
-  if (chunk.size() < 25 || std::memcmp(chunk.data(), "\0\0\0\x0DIHDR", 8) != 0) {
-    return Invalid("no IHDR chunk");
-  }
-  if (crc32(0, chunk.data() + 4, 17) != U32(chunk.data() + 21))
-    return Invalid("wrong checksum of IHDR");
-  const uint8_t* body = chunk.data() + 8;
-  info->format = ImageFormat::kPng;
-  info->width = U32(body);
-  info->height = U32(body + 4);
-  info->components = static_cast<uint8_t>(Channels(body[9], body[8]));
-  if (info->width == 0 || info->height == 0) return Invalid("width or height is 0");
-  if ((info->width | info->height) >> 31 != 0) return Invalid("width or height is above 2^31 - 1");
-  if (info->components == 0) {
-    return Invalid(absl::StrCat("colour type ", int{body[9]}, " with ", int{body[8]}, " bits"));
-  }
-  if (body[10] != 0 || body[11] != 0 || body[12] > 1) {
-    return Invalid("unknown compression, filter or interlacing");
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
+absl::Status InvalidPng(const std::string& reason) { return absl::InvalidArgumentError(absl::StrCat("PNG: ", reason)); }
+
 bool IsPng(absl::Span<const uint8_t> bytes) {
-  return bytes.size() >= sizeof(kSignature) &&
-         std::memcmp(bytes.data(), kSignature, sizeof(kSignature)) == 0;
+  return bytes.size() >= sizeof(kPngSignature) && std::memcmp(bytes.data(), kPngSignature, sizeof(kPngSignature)) == 0;
+}
+
+bool TakePngChunk(absl::Span<const uint8_t>* bytes, PngChunk* chunk) {
+  if (bytes->size() < kChunkHeadBytes) return false;
+  const uint64_t length = U32(bytes->data());
+  chunk->is_whole = kChunkHeadBytes + length + kChecksumBytes <= bytes->size();
+  chunk->bytes = bytes->first(std::min<uint64_t>(kChunkHeadBytes + length + kChecksumBytes, bytes->size()));
+  chunk->type = Text(chunk->bytes.subspan(4, 4));
+  chunk->body = chunk->bytes.subspan(kChunkHeadBytes, length);
+  bytes->remove_prefix(chunk->bytes.size());
+  return true;
+}
+
+bool PngChunk::HasRightChecksum() const {
+  const size_t counted = bytes.size() - 4 - kChecksumBytes;  // type and body
+  return crc32_z(0, bytes.data() + 4, counted) == U32(bytes.data() + 4 + counted);
+}
+
+absl::StatusOr<PngIhdr> ReadIhdr(const PngChunk& chunk) {
+  if (!chunk.is_whole || chunk.body.size() < 13) return InvalidPng("no IHDR chunk of 13 bytes");
+  if (!chunk.HasRightChecksum()) return InvalidPng("wrong checksum of IHDR");
+  const uint8_t* body = chunk.body.data();
+  PngIhdr ihdr;
+  ihdr.width = U32(body);
+  ihdr.height = U32(body + 4);
+  ihdr.bits = body[8];
+  ihdr.colour_type = body[9];
+  ihdr.channels = static_cast<uint8_t>(Channels(ihdr.colour_type, ihdr.bits));
+  ihdr.interlaced = body[12] != 0;
+  if (ihdr.width == 0 || ihdr.height == 0) return InvalidPng("width or height is 0");
+  if ((ihdr.width | ihdr.height) >> 31 != 0) return InvalidPng("width or height is above 2^31 - 1");
+  if (ihdr.channels == 0) {
+    return InvalidPng(absl::StrCat("colour type ", int{ihdr.colour_type}, " with ", int{ihdr.bits}, " bits"));
+  }
+  if (body[11] != 0) return InvalidPng("unknown filter method");
+  return ihdr;
 }
 
 absl::StatusOr<ImageInfo> ReadPngHeader(absl::Span<const uint8_t> bytes) {
-  ImageInfo info;
-  bytes.remove_prefix(sizeof(kSignature));
-  HEADRACE_RETURN_IF_ERROR(ReadIhdr(bytes, &info));
+  bytes.remove_prefix(sizeof(kPngSignature));
+  PngIhdr ihdr;
   // Only lengths and types are read of most chunks; a file that is cut off shows when it is
   // decoded.
   Metadata metadata;
-  while (bytes.size() >= kChunkOverheadBytes) {
-    const size_t length = U32(bytes.data());
-    const std::string_view type = Text(bytes.subspan(4, 4));
-    if (type == "IEND" || length > bytes.size() - kChunkOverheadBytes) break;
-    metadata.AddChunk(type, bytes.subspan(8, length));
-    bytes.remove_prefix(length + kChunkOverheadBytes);
+  bool has_image = false;
+  for (PngChunk chunk; TakePngChunk(&bytes, &chunk) && chunk.type != "IEND";) {
+    has_image |= chunk.type == "IDAT";
+    if (chunk.type == "IHDR" && !has_image) {
+      HEADRACE_ASSIGN_OR_RETURN(ihdr, ReadIhdr(chunk));
+    }
+    if (chunk.is_whole) metadata.AddChunk(chunk.type, chunk.body);
   }
+  if (ihdr.channels == 0) return InvalidPng("no IHDR chunk");
+  ImageInfo info;
+  info.format = ImageFormat::kPng;
+  info.width = ihdr.width;
+  info.height = ihdr.height;
+  info.components = ihdr.channels;
   info.orientation = static_cast<uint8_t>(metadata.Orientation());
   return info;
 }
