@@ -170,7 +170,7 @@ TEST_F(SharesTest, SessionsOfOneThreadAreServedBesideOthers) {
   SessionSpec narrow = Spec();
   narrow.max_threads = 1;
   const std::vector<uint64_t> taken = Serve({narrow, Spec()}, 4, 40, 300);
-  EXPECT_GT(taken[0], 15u) << "a quarter would be its due, on a machine that does nothing else";
+  EXPECT_GT(taken[0], 40u);
   EXPECT_GT(taken[1], taken[0]);
 }
 

@@ -269,13 +269,17 @@ TEST_F(GpuTest, ThePipelineEndsWhileABurstIsOnItsWay) {
   auto pipeline = MakePipeline();
   FakeGpus::Hold hold(&gpus_);
   FakeClient client(pipeline.get(), Spec(8));
+  SessionSpec spec = Spec(8);
+  spec.engine = Engine::kCpu;
+  FakeClient on_cpu(pipeline.get(), spec);
   ASSERT_TRUE(hold.WaitForBursts(1));
   std::thread ends([&] { pipeline.reset(); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  while (on_cpu.session()->stats().ring_bytes > 0) std::this_thread::yield();  // all sessions are closed at once
   EXPECT_EQ(gpus_.counts().gpus, 1);
   hold.LetGo();
   ends.join();
   EXPECT_EQ(gpus_.counts().gpus, 0);
+  EXPECT_FALSE(client.Poll());
 }
 
 TEST_F(GpuTest, BadSamplesAreThoseOfTheCpuEngine) {

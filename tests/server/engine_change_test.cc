@@ -165,9 +165,11 @@ TEST_F(EngineChangeTest, ATrainerThatWaitsForTheCpuGetsTheGpuAndEveryBatchOnce) 
 TEST_F(EngineChangeTest, ATrainerThatNeverWaitsKeepsTheCpu) {
   Trainer trainer(daemon_.socket(), Spec("auto"));
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  for (int taken = 0; taken < 60 && std::chrono::steady_clock::now() < end; taken += trainer.Take()) {
+  int taken = 0;
+  for (; taken < 60 && std::chrono::steady_clock::now() < end; taken += trainer.Take()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
+  EXPECT_EQ(taken, 60);
   EXPECT_FALSE(trainer.on_gpu());
   EXPECT_FALSE(trainer.Next().samples.empty());
 }

@@ -133,7 +133,6 @@ struct PngDecoder::State {
 
 absl::Status PngDecoder::State::Prepare(absl::Span<const uint8_t> bytes) {
   ihdr = {};
-  row_bytes = 0;
   next_row = 0;
   rows_there = inflated = 0;
   std::memset(palette, 0, sizeof(palette));
@@ -208,7 +207,7 @@ bool PngDecoder::State::EndsEarly() const {
     }
   }
   inflateEnd(&stream);
-  return code == Z_STREAM_END && inflated > 0 && stream.total_out == inflated;
+  return code == Z_STREAM_END && stream.total_out == inflated;
 }
 
 void PngDecoder::State::Start() {
