@@ -60,9 +60,7 @@ void RunGroup(const Burst& burst, const Chunks* tasks) {
   const auto shared = std::make_unique<Shared>();
   ForEach(burst, tasks[kEntropy], [&](const Image& image, const Chunk& chunk) {
     shared->image = image;
-    for (int i = 0; i < kMaxTables; ++i) {
-      if (image.tables[i] != UINT32_MAX) shared->tables[i] = burst.tables[image.tables[i]];
-    }
+    for (uint32_t i = 0; i < image.num_tables; ++i) shared->tables[i] = burst.tables[image.tables[i]];
     std::copy_n(burst.natural, 64, shared->natural);
     FillPlaces(shared.get());
     for (uint32_t i = chunk.first; i < std::min(chunk.first + kRunsPerChunk, image.num_runs); ++i) {
@@ -74,7 +72,7 @@ void RunGroup(const Burst& burst, const Chunks* tasks) {
   });
   ForEach(burst, tasks[kPixels], [&](const Image& image, const Chunk& chunk) { MakePixels(burst, image, chunk.first, 0, 1); });
   ForEach(burst, tasks[kFirstPass], [&](const Image& image, const Chunk& chunk) { MakeFirstPass(burst, image, chunk.first, 0, 1); });
-  ForEach(burst, tasks[kLastPass], [&](const Image& image, const Chunk& chunk) { MakeLastPass(burst, image, chunk.first, 0, 1); });
+  ForEach(burst, tasks[kLastPass], [&](const Image& image, const Chunk& chunk) { MakeLastPass(burst, image, burst.values, chunk.first, 0, 1); });
 }
 
 }  // namespace

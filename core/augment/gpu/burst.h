@@ -65,7 +65,7 @@ struct Image {
   uint64_t bytes;                  // its bytes' offset among those that were staged, or their address
   uint32_t num_components;
   JpegColor color;
-  uint32_t tables[kMaxTables];     // numbers among the burst's: 0 … 3 DC, 4 … 7 AC
+  uint32_t num_tables, tables[kMaxTables];  // numbers among the burst's
   Component components[kMaxComponents];
   uint32_t first_run, num_runs, num_blocks;
   uint32_t restart_interval, mcus_per_row, mcu_rows;
@@ -101,7 +101,7 @@ struct Chunk {
   uint32_t image, first;
 };
 
-inline constexpr uint32_t kRunsPerChunk = 64, kBlocksPerChunk = 128, kPixelsPerChunk = 2048;
+inline constexpr uint32_t kRunsPerChunk = 64, kBlocksPerChunk = 128, kFoursPerChunk = 512;
 
 // The images of a burst whose longest segment is long, and the others in two halves: a group's kernels run beside the others', so that
 // the few threads with the longest segments keep nobody waiting but their own images, and one half's bytes are fetched while the
@@ -136,7 +136,7 @@ struct Burst {
   Chunks chunks[kGroups][kTasks];
   uint64_t num_blocks;
   HuffmanTable* tables;            // made of them
-  uint32_t num_tables;
+  uint32_t num_tables, most_tables;  // of all images, and of one at most
   uint32_t* words;                 // the segments without stuffed zeros
   uint32_t* lengths;               // by run: its bytes there; UINT32_MAX: there is a marker inside
   int16_t* coefficients;

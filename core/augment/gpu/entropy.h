@@ -209,7 +209,6 @@ HEADRACE_GPU inline uint16_t LookupEntry(const HuffmanCodes& codes, uint32_t i) 
 // What the threads of a block share.
 struct Shared {
   Image image;
-  HuffmanTable tables[kMaxTables];
   // Block n of an MCU: MCU m of row r, counted from the first row that is held, has it at coefficients' block
   // first + r · row_blocks + m · mcu_blocks.
   struct alignas(16) Place {
@@ -219,6 +218,7 @@ struct Shared {
     uint32_t unused[2];
   } places[kMaxBlocksPerMcu + 1];
   uint8_t natural[64];
+  HuffmanTable tables[kMaxTables];  // the last: on a GPU there are as many as the burst's images need
 };
 
 HEADRACE_GPU inline void FillPlaces(Shared* shared) {

@@ -24,9 +24,7 @@ __device__ void Fill(const Burst& burst, const Chunk& chunk, Shared* shared) {
   if (threadIdx.x < 64) shared->natural[threadIdx.x] = burst.natural[threadIdx.x];
   __syncthreads();
   const Image& image = shared->image;
-  for (int i = 0; i < kMaxTables; ++i) {
-    if (image.tables[i] != UINT32_MAX) CopyShared(shared->tables + i, burst.tables + image.tables[i]);
-  }
+  for (uint32_t i = 0; i < image.num_tables; ++i) CopyShared(shared->tables + i, burst.tables + image.tables[i]);
   if (threadIdx.x == 0) FillPlaces(shared);
   __syncthreads();
 }
@@ -145,7 +143,8 @@ __global__ void __launch_bounds__(kFetchThreads) Unstuff(const Burst burst, cons
 }
 
 __global__ void __launch_bounds__(kRunsPerChunk) Entropy(const Burst burst, const Chunk* chunks) {
-  __shared__ Shared shared;
+  extern __shared__ uint4 memory[];
+  Shared& shared = *reinterpret_cast<Shared*>(memory);
   const Chunk chunk = chunks[blockIdx.x];
   Fill(burst, chunk, &shared);
   const Image& image = shared.image;
@@ -190,8 +189,11 @@ __global__ void FirstPass(const Burst burst, const Chunk* chunks) {
 }
 
 __global__ void LastPass(const Burst burst, const Chunk* chunks) {
+  __shared__ uint32_t values[3 * 256];
   const Chunk chunk = chunks[blockIdx.x];
-  MakeLastPass(burst, burst.images[chunk.image], chunk.first, threadIdx.x, blockDim.x);
+  for (uint32_t i = threadIdx.x; i < 3 * 256; i += blockDim.x) values[i] = burst.values[i];
+  __syncthreads();
+  MakeLastPass(burst, burst.images[chunk.image], values, chunk.first, threadIdx.x, blockDim.x);
 }
 
 }  // namespace
@@ -215,7 +217,8 @@ void LaunchGroup(const Burst& burst, const Chunks* tasks, cudaStream_t stream) {
   const auto size = [&](Task task) { return tasks[task].size; };
   if (size(kEntropy) > 0) {
     Unstuff<<<min(size(kEntropy) * (kRunsPerChunk / kRunsPerWarp) / (kFetchThreads / 32), kFetchBlocks), kFetchThreads, 0, stream>>>(burst, chunks(kEntropy), size(kEntropy));
-    Entropy<<<size(kEntropy), kRunsPerChunk, 0, stream>>>(burst, chunks(kEntropy));
+    const size_t shared_bytes = offsetof(Shared, tables) + burst.most_tables * sizeof(HuffmanTable);
+    Entropy<<<size(kEntropy), kRunsPerChunk, shared_bytes, stream>>>(burst, chunks(kEntropy));
   }
   if (size(kBlocks) > 0) Idct<<<size(kBlocks), kBlocksPerChunk, 0, stream>>>(burst, chunks(kBlocks));
   if (size(kPixels) > 0) Pixels<<<size(kPixels), 256, 0, stream>>>(burst, chunks(kPixels));

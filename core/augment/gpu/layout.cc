@@ -66,6 +66,7 @@ Burst PlaceBurst(const Planner& planner, const Layout& layout, uint8_t* brought,
   burst.failed = failed;
   place(written + layout.tables, &burst.tables);
   burst.num_tables = static_cast<uint32_t>(planner.specs.size());
+  for (const Image& image : planner.images) burst.most_tables = std::max(burst.most_tables, image.num_tables);
   place(written + layout.made_numbers, &burst.numbers[1]);
   place(written + layout.lengths, &burst.lengths);
   place(written + layout.words, &burst.words);

@@ -29,6 +29,25 @@ HEADRACE_GPU inline uint32_t PickBytes(uint32_t low, uint32_t high, uint32_t whi
 #endif
 }
 
+// `sum` and the products of the words' bytes; those of `factors` are signed or not.
+HEADRACE_GPU inline uint32_t DotBytes(uint32_t bytes, uint32_t factors, uint32_t sum) {
+#ifdef __CUDA_ARCH__
+  return __dp4a(bytes, factors, sum);
+#else
+  for (uint32_t i = 0; i < 32; i += 8) sum += (bytes >> i & 0xFF) * (factors >> i & 0xFF);
+  return sum;
+#endif
+}
+HEADRACE_GPU inline uint32_t DotSignedBytes(uint32_t bytes, uint32_t factors, uint32_t sum) {
+#ifdef __CUDA_ARCH__
+  asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(bytes), "r"(factors));
+  return sum;
+#else
+  for (uint32_t i = 0; i < 32; i += 8) sum += (bytes >> i & 0xFF) * static_cast<uint32_t>(static_cast<int8_t>(factors >> i & 0xFF));
+  return sum;
+#endif
+}
+
 // Of memory that no thread of the kernel writes.
 template <class T>
 HEADRACE_GPU T Load(const T* from) {
@@ -38,7 +57,16 @@ HEADRACE_GPU T Load(const T* from) {
   return *from;
 #endif
 }
-// Words at an aligned address.
+// A word, and words, at an aligned address.
+HEADRACE_GPU inline uint32_t LoadOne(const void* from) {
+#ifdef __CUDA_ARCH__
+  return *static_cast<const uint32_t*>(from);
+#else
+  uint32_t word;
+  std::memcpy(&word, from, 4);
+  return word;
+#endif
+}
 HEADRACE_GPU inline void LoadFour(const void* from, uint32_t* words) {
 #ifdef __CUDA_ARCH__
   const uint4 four = *reinterpret_cast<const uint4*>(from);
@@ -57,18 +85,25 @@ HEADRACE_GPU inline void LoadTwo(const void* from, uint32_t* words) {
 }
 
 // To an aligned address.
-HEADRACE_GPU inline void StoreTwo(const uint32_t* words, uint8_t* to) {
+HEADRACE_GPU inline void StoreOne(uint32_t word, void* to) {
 #ifdef __CUDA_ARCH__
-  *reinterpret_cast<uint2*>(to) = make_uint2(words[0], words[1]);
+  *static_cast<uint32_t*>(to) = word;
+#else
+  std::memcpy(to, &word, 4);
+#endif
+}
+HEADRACE_GPU inline void StoreTwo(const uint32_t* words, void* to) {
+#ifdef __CUDA_ARCH__
+  *static_cast<uint2*>(to) = make_uint2(words[0], words[1]);
 #else
   std::memcpy(to, words, 8);
 #endif
 }
-HEADRACE_GPU inline void StoreBytes(uint8_t a, uint8_t b, uint8_t c, uint8_t d, uint8_t* to) {
+HEADRACE_GPU inline void StoreFour(const uint32_t* words, void* to) {
 #ifdef __CUDA_ARCH__
-  *reinterpret_cast<uchar4*>(to) = make_uchar4(a, b, c, d);
+  *static_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
 #else
-  to[0] = a, to[1] = b, to[2] = c, to[3] = d;
+  std::memcpy(to, words, 16);
 #endif
 }
 

@@ -241,14 +241,16 @@ void Planner::AddTables(const JpegFrame& frame, Image* image) {
   TableSet own;
   TableSet& set = planned_.sample.tables_number != 0 ? sets_[planned_.sample.tables_number] : own;
   const auto known = [](uint32_t& number, const auto& find) { return number != UINT32_MAX ? number : number = find(); };
-  std::fill(std::begin(image->tables), std::end(image->tables), UINT32_MAX);
+  const auto add = [image](uint32_t table) {
+    const auto end = image->tables + image->num_tables, found = std::find(image->tables, end, table);
+    if (found == end) image->tables[image->num_tables++] = table;
+    return static_cast<uint8_t>(found - image->tables);
+  };
   for (int c = 0; c < frame.num_components; ++c) {
     const JpegComponent& from = frame.components[static_cast<size_t>(c)];
     Component& to = image->components[c];
-    to.dc = from.dc;
-    to.ac = static_cast<uint8_t>(4 + from.ac);
-    image->tables[to.dc] = known(set.tables[to.dc], [&] { return TableOf(frame.dc[from.dc]); });
-    image->tables[to.ac] = known(set.tables[to.ac], [&] { return TableOf(frame.ac[from.ac]); });
+    to.dc = add(known(set.dc[from.dc], [&] { return TableOf(frame.dc[from.dc]); }));
+    to.ac = add(known(set.ac[from.ac], [&] { return TableOf(frame.ac[from.ac]); }));
     to.quant = known(set.quant[from.quant], [&] { return QuantOf(frame.quant[from.quant]); });
   }
 }
@@ -432,17 +434,19 @@ absl::Status Planner::FillImage(Image* filled) {
     image.vertical = AddAxis(job.interpolation, job.in_height, job.out_height,
                              {job.window.top, job.window.top + job.window.height}, source.top);
   }
+  const auto fours_of = [](uint64_t count) { return (count + 3) / 4; };
   if (image.horizontal.taps != 0 && image.vertical.taps != 0) {
     const uint32_t width = image.vertical_first ? static_cast<uint32_t>(image.width) : image.horizontal.outputs;
     image.between_height = image.vertical_first ? image.vertical.outputs : static_cast<uint32_t>(image.height);
     image.between_stride = static_cast<uint32_t>(RoundUp(width, 16));
     image.between = TakeSamples(uint64_t{3} * image.between_stride * image.between_height);
-    AddChunks(number, uint64_t{width} * image.between_height, kPixelsPerChunk, &lists[kFirstPass]);
+    const uint64_t fours = image.vertical_first ? fours_of(width) * image.between_height : width * fours_of(image.between_height);
+    AddChunks(number, fours, kFoursPerChunk, &lists[kFirstPass]);
   }
   AddChunks(number, image.num_runs, kRunsPerChunk, &lists[kEntropy]);
   AddChunks(number, image.num_blocks, kBlocksPerChunk, &lists[kBlocks]);
-  AddChunks(number, (static_cast<uint64_t>(image.width) + 3) / 4 * static_cast<uint64_t>(image.height), kPixelsPerChunk / 4, &lists[kPixels]);
-  AddChunks(number, static_cast<uint64_t>(steps.width) * static_cast<uint64_t>(steps.height), kPixelsPerChunk, &lists[kLastPass]);
+  AddChunks(number, fours_of(static_cast<uint64_t>(image.width)) * static_cast<uint64_t>(image.height), kFoursPerChunk, &lists[kPixels]);
+  AddChunks(number, fours_of(static_cast<uint64_t>(steps.width)) * static_cast<uint64_t>(steps.height), kFoursPerChunk, &lists[kLastPass]);
   return absl::OkStatus();
 }
 

@@ -94,13 +94,12 @@ class Planner {
   Planned planned_;
   Sizes before_;
   std::vector<uint64_t> hints_;  // different for different tables, mostly
-  // By a table set's number: those of its tables that the burst has, as in Image and by JpegComponent::quant.
+  // By a table set's number: those of its tables that the burst has, by the numbers in JpegComponent.
   struct TableSet {
     TableSet() {
-      std::fill(std::begin(tables), std::end(tables), UINT32_MAX);
-      std::fill(std::begin(quant), std::end(quant), UINT32_MAX);
+      for (auto* numbers : {&dc, &ac, &quant}) numbers->fill(UINT32_MAX);
     }
-    uint32_t tables[kMaxTables], quant[4];
+    std::array<uint32_t, 4> dc, ac, quant;
   };
   std::unordered_map<uint64_t, TableSet> sets_;
   std::vector<uint32_t> longest_;  // segment of each image, in bytes
