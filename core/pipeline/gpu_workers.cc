@@ -39,6 +39,7 @@ void GpuWorker::Run(int number) {
 }
 
 void GpuWorker::Launch(Batch* batch) {
+  if (const auto volley = std::exchange(batch->job.volley, nullptr)) volley->Wait();
   lane_->Launch(batch->job.session->ring()->device(), batch->job.unit.slot);
   ++batch->bursts;
   ++bursts_;

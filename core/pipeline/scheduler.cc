@@ -345,6 +345,7 @@ std::shared_ptr<SessionState> Scheduler::PickForGpu(const Gpu* gpu, bool* again)
     if (session->TakeWake()) wakes_.push_back(session);
     *again |= work == SessionState::Work::kAgain;
     if (work != SessionState::Work::kSome) continue;
+    if (session->volley_goes_on()) return session;  // others wait for it
     clock_.Refresh(&session->share);
     if (best == nullptr || session->share.virtual_ns < best->share.virtual_ns) best = session;
   }
@@ -358,6 +359,8 @@ bool Scheduler::ClaimForGpu(const Gpu* gpu, bool wait, Job* job) {
     if (std::shared_ptr<SessionState> session = PickForGpu(gpu, &again)) {
       job->unit = session->Claim(UINT32_MAX);
       job->charge_ns = clock_.Begin(&session->share, job->unit.count);
+      job->volley = session->volley();
+      if (session->volley_goes_on()) gpu_work_.notify_all();
       job->session = std::move(session);
       progressed_ = true;
       CallOut(&lock);

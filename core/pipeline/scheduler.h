@@ -48,6 +48,7 @@ class Scheduler {
     std::shared_ptr<SessionState> session;
     Unit unit;
     int64_t charge_ns = 0;
+    std::shared_ptr<Volley> volley;  // of whom a GPU's batch is one; null: of none
   };
   // For a GPU's thread: a whole batch of the session on that GPU that has received the least thread time. Without one it waits if
   // `wait`. False: there is none (not waited), or the scheduler stops.

@@ -20,7 +20,8 @@ SessionState::SessionState(uint64_t id, SessionSpec spec, BatchLayout layout, st
                            std::shared_ptr<const ShardMap> shard_map, std::shared_ptr<VerifiedSamples> verified, const Cursor& cursor,
                            Wake wake)
     : id_(id), spec_(std::move(spec)), layout_(std::move(layout)), shard_map_(std::move(shard_map)), verified_(std::move(verified)),
-      wake_(std::move(wake)), ring_(std::move(ring)), gpu_(gpu), ring_bytes_(ring_->total_bytes()),
+      wake_(std::move(wake)), ring_(std::move(ring)), gpu_(gpu),
+      volley_size_(gpu == nullptr ? 1 : std::min(static_cast<int>(gpu->lanes().size()), ring_->num_slots() - 1)), ring_bytes_(ring_->total_bytes()),
       slots_(static_cast<size_t>(ring_->num_slots())), cursor_(Normalized(spec_, cursor)),
       counted_bad_(spec_.counted_bad.begin(), spec_.counted_bad.end()) {
   for (size_t i = 0; i < slots_.size(); ++i) batches_.push_back(std::make_unique<BatchFill>());
@@ -47,6 +48,33 @@ int SessionState::FindFreeSlot() const {
   return -1;
 }
 
+bool SessionState::ClientWaits() const { return ring_->control()->client.waiting.load(std::memory_order_seq_cst) != 0; }
+
+int SessionState::CountAhead() const {
+  int ahead = 0;
+  for (int slot = 0; slot < static_cast<int>(slots_.size()); ++slot) ahead += slots_[static_cast<size_t>(slot)].populated && !IsFree(slot);
+  return ahead;
+}
+
+int SessionState::FindSlotToFill() const {
+  const bool hold = volley_size_ > 1 && volley_left_ == 0 && CountAhead() > static_cast<int>(slots_.size()) - volley_size_ && !ClientWaits();
+  return hold ? -1 : FindFreeSlot();
+}
+
+// Where nothing is ahead the trainer may be about to wait: then each batch goes as soon as it can.
+void SessionState::BeginVolley() {
+  volley_ = nullptr;
+  if (volley_size_ == 1 || CountFreeSlots() < volley_size_ || CountAhead() == 0 || ClientWaits()) return;
+  volley_ = std::make_shared<Volley>(volley_size_);
+  volley_left_ = volley_size_;
+}
+
+void SessionState::EndVolley() {
+  if (volley_ != nullptr) volley_->Dissolve();
+  volley_ = nullptr;
+  volley_left_ = 0;
+}
+
 int SessionState::CountFreeSlots() const {
   int free = 0;
   for (int slot = 0; slot < static_cast<int>(slots_.size()) && !closed_; ++slot) free += IsFree(slot);
@@ -60,7 +88,7 @@ bool SessionState::RestUntilReleased(Rest rest) {
   rest_ = rest;
   watched_since_ns_ = 0;
   rests_long_ = false;
-  if (FindFreeSlot() < 0) return true;
+  if (FindSlotToFill() < 0) return true;
   WakeUp();
   return false;
 }
@@ -76,8 +104,10 @@ SessionState::Work SessionState::LookForWork() {
   for (size_t begun = 0; claiming_ < 0; ++begun) {
     if (rest_ == Rest::kAsleep || (watched() && !OnDoorbell())) return Work::kNone;
     if (begun == slots_.size()) return Work::kAgain;
-    const int slot = FindFreeSlot();
+    const int slot = FindSlotToFill();
     if (slot >= 0) {
+      if (volley_left_ == 0) BeginVolley();
+      volley_left_ = std::max(volley_left_ - 1, 0);
       Begin(slot);
     } else if (RestUntilReleased(Rest::kWatched)) {
       return Work::kNone;
@@ -108,6 +138,7 @@ void SessionState::Begin(int slot) {
   if (fill.range.count > 0) {
     claiming_ = slot;
   } else {  // an empty part of a last step: a batch like any other, but nobody has to fill it
+    EndVolley();
     FinishBatch(spec_, layout_, ring_->memory(slot), &fill);
     fill.complete = true;
     PublishInOrder();
@@ -229,10 +260,11 @@ void SessionState::Publish(int slot) {
   samples += fill.length;
   bad_samples += fill.bad.size();
   line.ready.store(fill.ticket, std::memory_order_seq_cst);
-  if (control->client.waiting.load(std::memory_order_seq_cst) != 0) wake_wanted_ = true;
+  if (ClientWaits()) wake_wanted_ = true;
 }
 
 void SessionState::AbandonAll() {
+  EndVolley();
   for (int slot : order_) {
     BatchFill& fill = batch(slot);
     fill.abandoned = true;
@@ -253,7 +285,7 @@ uint32_t SessionState::Seek(const Cursor& cursor) {
 }
 
 bool SessionState::OnDoorbell() {
-  if (closed_ || rest_ == Rest::kAwake || FindFreeSlot() < 0) return false;
+  if (closed_ || rest_ == Rest::kAwake || FindSlotToFill() < 0) return false;
   WakeUp();
   return true;
 }

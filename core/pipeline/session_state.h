@@ -13,6 +13,7 @@
 #include "core/pipeline/batch_fill.h"
 #include "core/pipeline/fair_clock.h"
 #include "core/pipeline/pipeline.h"
+#include "core/pipeline/volley.h"
 
 namespace headrace {
 
@@ -59,6 +60,10 @@ class SessionState {
   // Slots that wait to be filled, and whether the trainer waits for one.
   int CountFreeSlots() const;
   bool TrainerWaits() const { return wake_wanted_; }
+  // With a GPU: of whom the batch claimed last is one; null: of none.
+  std::shared_ptr<Volley> volley() const { return volley_; }
+  // There are more batches of it to be claimed.
+  bool volley_goes_on() const { return volley_left_ > 0; }
 
   // New cursor; returns the first ticket of the new sequence.
   uint32_t Seek(const Cursor& cursor);
@@ -111,6 +116,12 @@ class SessionState {
   };
   bool IsFree(int slot) const;
   int FindFreeSlot() const;
+  // The same, but none while a GPU's session waits for a volley's worth of them, with batches ahead.
+  int FindSlotToFill() const;
+  int CountAhead() const;  // batches that are ready or being made
+  bool ClientWaits() const;
+  void BeginVolley();
+  void EndVolley();
   enum class Rest { kAwake, kWatched, kAsleep };
   bool RestUntilReleased(Rest rest);
   void WakeUp();
@@ -128,12 +139,15 @@ class SessionState {
   const Wake wake_;
   std::unique_ptr<HostRing> ring_;
   Gpu* const gpu_;
+  const int volley_size_;  // at most
   const uint64_t ring_bytes_;
   std::vector<Slot> slots_;
   std::vector<std::unique_ptr<BatchFill>> batches_;  // one per slot
   std::deque<int> order_;                            // slots of begun batches in ticket order
   Cursor cursor_;                                    // of the next batch to begin
   uint32_t next_ticket_ = 1;
+  std::shared_ptr<Volley> volley_;
+  int volley_left_ = 0;  // its batches that are not begun
   int last_slot_ = -1;  // begun last
   int claiming_ = -1;   // slot of the batch that has unclaimed places
   std::deque<int> left_;  // slots of batches with unclaimed places that a GPU left
