@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "tests/client/client_fixture.h"
+#include "tests/support/fork_server.h"
 
 namespace headrace {
 namespace {
@@ -243,6 +244,7 @@ TEST_F(ReconnectTest, NoneIsLostAndNoneComesTwiceWhileTheDaemonIsKilledAgainAndA
 }
 
 TEST_F(ReconnectTest, TrainersThatAreKilledDisturbNobody) {
+  ForkServer forks;  // before there are threads
   const Killer killer(address_, 100);
   testing::AssertionResult result = testing::AssertionFailure();
   std::atomic<bool> done{false};
@@ -252,13 +254,10 @@ TEST_F(ReconnectTest, TrainersThatAreKilledDisturbNobody) {
   });
   std::mt19937 random(3);
   while (!done) {
-    const pid_t child = fork();
-    if (child == 0) _exit(Train(address_, 0, 1, 1000000) ? 0 : 1);
+    const pid_t child = forks.Start([](const std::string& address) { return Train(address, 0, 1, 1000000) ? 0 : 1; }, address_);
     std::this_thread::sleep_for(std::chrono::milliseconds(20 + random() % 100));
     kill(child, SIGKILL);
-    int state = 0;
-    waitpid(child, &state, 0);
-    EXPECT_TRUE(WIFSIGNALED(state))
+    EXPECT_TRUE(WIFSIGNALED(forks.Wait()))
         << "a trainer ended by itself: it had a wrong batch or an error";
   }
   trainer.join();

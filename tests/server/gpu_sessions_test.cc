@@ -10,6 +10,7 @@
 #include "tests/server/raw_client.h"
 #include "tests/support/embedded_daemon.h"
 #include "tests/support/fake_gpu.h"
+#include "tests/support/fork_server.h"
 #include "tests/support/tiny_dataset.h"
 
 namespace headrace::testing {
@@ -32,6 +33,7 @@ class GpuSessionsTest : public ::testing::Test {
   Frame DeviceMemory(uint64_t session) { return control_.Request(HR_DEVICE_MEMORY, Json{{"session", session}}); }
   Frame Open(const Json& spec) { return RawClient(daemon_.socket()).Request(HR_OPEN, Json{{"spec", spec}}); }
 
+  ForkServer forks_;  // before there are threads
   FakeGpus gpus_;
   TinyDataset dataset_{{.samples = 50}};
   EmbeddedDaemon daemon_{dataset_.dir(), [this](PipelineOptions options) {
@@ -79,15 +81,14 @@ TEST_F(GpuSessionsTest, DeviceMemoryIsOfOnesOwnGpuSessionsOnly) {
     EXPECT_EQ(wrong.error_code(), Code(absl::StatusCode::kInvalidArgument)) << body;
     EXPECT_FALSE(wrong.fd.valid());
   }
-  const pid_t child = fork();
-  if (child == 0) {
-    RawClient other(daemon_.socket());
+  const auto ask = [](const std::string& argument) {
+    const Json told = Json::parse(argument);
+    RawClient other(told["socket"].get<std::string>());
     other.Hello();
-    _exit(static_cast<int>(other.Request(HR_DEVICE_MEMORY, Json{{"session", session.answer().session_id}}).error_code()));
-  }
-  int state = 0;
-  ASSERT_EQ(waitpid(child, &state, 0), child);
-  EXPECT_EQ(WEXITSTATUS(state), static_cast<int>(Code(absl::StatusCode::kNotFound)));
+    return static_cast<int>(other.Request(HR_DEVICE_MEMORY, Json{{"session", told["session"]}}).error_code());
+  };
+  const Json told = {{"socket", daemon_.socket()}, {"session", session.answer().session_id}};
+  EXPECT_EQ(WEXITSTATUS(forks_.Run(ask, told.dump())), static_cast<int>(Code(absl::StatusCode::kNotFound)));
 }
 
 TEST_F(GpuSessionsTest, AGpuThatCannotBeHadIsAnErrorWithTheReason) {

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 
 #include "tests/server/raw_client.h"
 #include "tests/support/embedded_daemon.h"
+#include "tests/support/fork_server.h"
 #include "tests/support/tiny_dataset.h"
 
 namespace headrace::testing {
@@ -29,6 +31,7 @@ class SessionsTest : public ::testing::Test {
   }
   Frame Open(const Json& body) { return RawClient(daemon_.socket()).Request(HR_OPEN, body); }
 
+  ForkServer forks_;  // before there are threads
   TinyDataset dataset_{{.samples = 50}};
   EmbeddedDaemon daemon_{dataset_.dir()};
   RawClient control_{daemon_.socket()};
@@ -143,15 +146,14 @@ TEST_F(SessionsTest, SeekRefusesPositionsBehindTheEndAndUnknownSessions) {
 
 TEST_F(SessionsTest, SeekRefusesTheSessionOfAnotherProcess) {
   RawSession session(daemon_.socket(), SmallSpec(dataset_.dir()));
-  const pid_t child = fork();
-  if (child == 0) {
-    RawClient other(daemon_.socket());
+  const auto seek = [](const std::string& argument) {
+    const Json told = Json::parse(argument);
+    RawClient other(told["socket"].get<std::string>());
     other.Hello();
-    _exit(static_cast<int>(other.Request(HR_SEEK, BytesOf(hr_seek{session.answer().session_id, 0, 0})).error_code()));
-  }
-  int state = 0;
-  ASSERT_EQ(waitpid(child, &state, 0), child);
-  EXPECT_EQ(WEXITSTATUS(state), static_cast<int>(Code(absl::StatusCode::kNotFound)));
+    return static_cast<int>(other.Request(HR_SEEK, BytesOf(hr_seek{told["session"], 0, 0})).error_code());
+  };
+  const Json told = {{"socket", daemon_.socket()}, {"session", session.answer().session_id}};
+  EXPECT_EQ(WEXITSTATUS(forks_.Run(seek, told.dump())), static_cast<int>(Code(absl::StatusCode::kNotFound)));
 }
 
 TEST_F(SessionsTest, ClosingTheConnectionEndsTheSessionAndKeepsWhatIsMapped) {
@@ -169,37 +171,38 @@ TEST_F(SessionsTest, ClosingTheConnectionEndsTheSessionAndKeepsWhatIsMapped) {
   while (Stats()["host_memory_used"] != used) usleep(1000);
 }
 
-// A child that lives on holds the session's socket and maps its ring; the process that opened it is killed.
+// A trainer that is killed when it has a batch. Its child lives on, maps the ring, holds the socket or not, and says when the ring is
+// empty.
+int DieBesideAChild(const std::string& argument) {
+  const Json told = Json::parse(argument);
+  RawSession session(told["socket"].get<std::string>(), SmallSpec(told["dataset"]));
+  session.WaitFor(session.answer().first_ticket);
+  const int tell = open(told["tell"].get<std::string>().c_str(), O_WRONLY | O_CLOEXEC);
+  if (fork() == 0) {
+    if (!told["child_holds_socket"].get<bool>()) session.connection().Close();
+    const auto* page = reinterpret_cast<const volatile uint64_t*>(session.control());
+    pollfd test = {tell, 0, 0};
+    while (*page != 0 && poll(&test, 1, 1) == 0) {  // the test is not gone
+    }
+    _exit(write(tell, "e", 1) == 1 ? 0 : 1);
+  }
+  return raise(SIGKILL);
+}
+
 TEST_F(SessionsTest, TheMemoryOfADeadProcessIsGoneThoughAChildMapsIt) {
   for (const bool child_holds_socket : {true, false}) {
-    int tell[2], go[2];
-    ASSERT_EQ(pipe(tell), 0);
-    ASSERT_EQ(pipe(go), 0);
-    const pid_t trainer = fork();
-    if (trainer == 0) {
-      auto* session = new RawSession(daemon_.socket(), SmallSpec(dataset_.dir()));
-      session->WaitFor(session->answer().first_ticket);
-      if (fork() == 0) {
-        if (!child_holds_socket) session->connection().Close();
-        char byte = 0;
-        (void)!read(go[0], &byte, 1);  // until the test has seen the session end
-        const auto* page = reinterpret_cast<const volatile uint64_t*>(session->control());
-        const bool empty = *page == 0;
-        (void)!write(tell[1], empty ? "e" : "f", 1);
-        _exit(0);
-      }
-      kill(getpid(), SIGKILL);
-    }
-    int state = 0;
-    ASSERT_EQ(waitpid(trainer, &state, 0), trainer);
+    int tell[2];
+    ASSERT_EQ(pipe2(tell, O_CLOEXEC), 0);
+    const Json told = {{"socket", daemon_.socket()},
+                       {"dataset", dataset_.dir()},
+                       {"tell", "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(tell[1])},
+                       {"child_holds_socket", child_holds_socket}};
+    EXPECT_EQ(WTERMSIG(forks_.Run(DieBesideAChild, told.dump())), SIGKILL);
     WaitForSessions(0);
     while (Stats()["host_memory_used"] != 0) usleep(1000);
-    usleep(200000);  // the daemon looks once more after 100 ms
-    ASSERT_EQ(write(go[1], "g", 1), 1);
-    char verdict = 0;
-    ASSERT_EQ(read(tell[0], &verdict, 1), 1);
-    EXPECT_EQ(verdict, 'e') << "child holds the socket: " << child_holds_socket;
-    for (const int fd : {tell[0], tell[1], go[0], go[1]}) close(fd);
+    char is_empty = 0;
+    EXPECT_EQ(read(tell[0], &is_empty, 1), 1);
+    for (const int fd : tell) close(fd);
   }
 }
 
