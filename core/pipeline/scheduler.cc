@@ -40,9 +40,8 @@ struct Usage {
 
   static Usage Now() {
     rusage usage;
-    ::getrusage(RUSAGE_THREAD, &usage);
-    const auto nanoseconds = [](const timeval& t) { return int64_t{1'000'000'000} * t.tv_sec + int64_t{1000} * t.tv_usec; };
-    return {SteadyNs(), nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime), usage.ru_nvcsw};
+    ::getrusage(RUSAGE_THREAD, &usage);  // its times are those of the last tick, up to 4 ms ago, which may be no unit's
+    return {SteadyNs(), ThreadNs(), usage.ru_nvcsw};
   }
 };
 

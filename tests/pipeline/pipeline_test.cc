@@ -305,6 +305,19 @@ TEST_F(PipelineTest, ARingThatStaysFullSleepsUntilADoorbell) {
   EXPECT_EQ(client.session()->stats().slots, 4);
 }
 
+TEST_F(PipelineTest, ThreadTimeIsCountedWithEachBatch) {
+  const auto pipeline = MakePipeline(1);
+  FakeClient client(pipeline.get(), Spec(1));
+  uint64_t before_ns = 0;
+  for (uint64_t batches = 4; batches < 24; ++batches) {
+    while (client.session()->stats().batches < batches) std::this_thread::yield();
+    const uint64_t decode_ns = client.session()->stats().decode_ns;
+    EXPECT_GT(decode_ns, before_ns);
+    before_ns = decode_ns;
+    client.Release(*client.Poll());
+  }
+}
+
 TEST_F(PipelineTest, StatisticsCountWhatWasMade) {
   const auto pipeline = MakePipeline(2);
   {
