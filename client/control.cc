@@ -200,7 +200,7 @@ Status Control::Request(uint32_t type, const void* body, size_t body_bytes, bool
   const Turn turn(this, deadline);
   Status status = turn.status();
   if (!status.ok()) return status;
-  for (int tries = retry ? 2 : 1;; --tries) {
+  for (Backoff backoff;;) {
     status = EstablishInTurn(deadline);
     if (!status.ok()) return status;
     const uint32_t id = ++last_request_id_;
@@ -213,7 +213,13 @@ Status Control::Request(uint32_t type, const void* body, size_t body_bytes, bool
     if (!connection_->closed()) return status;
     connection_.reset();
     greeted_ = hello_sent_ = false;
-    if (status.code != HR_UNAVAILABLE || tries == 1) return status;
+    if (status.code != HR_UNAVAILABLE || !retry) return status;
+    if (deadline.passed()) {
+      return Error(HR_DEADLINE_EXCEEDED,
+                   status.message + " (waited " + std::to_string(deadline.timeout_ms()) + " ms)");
+    }
+    status = backoff.Wait(deadline);
+    if (!status.ok()) return status;
   }
 }
 

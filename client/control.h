@@ -58,8 +58,8 @@ class Control {
   // stopped.
   Status Establish(const Deadline& deadline);
 
-  // Sends one request and receives its answer. With `retry`, once more over a new connection when
-  // the daemon has gone.
+  // Sends one request and receives its answer. With `retry`, again over new connections until the
+  // deadline when the daemon has gone.
   Status Request(uint32_t type, const void* body, size_t body_bytes, bool retry,
                  const Deadline& deadline, std::string* answer, Descriptor* descriptor);
 

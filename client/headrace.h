@@ -69,7 +69,7 @@ HR_API void hr_client_close(hr_client* client);
 
 /* One cold request (DESCRIBE, SAMPLE, STATS, AUDIT of docs/protocol.md): JSON in, JSON out
  * (NUL-terminated, free with hr_free). `fd` (may be NULL) receives a descriptor that came along,
- * the caller's, or -1. Reconnects once when the daemon has gone. */
+ * the caller's, or -1. When the daemon has gone it asks the next one, until the timeout. */
 HR_API int hr_request(hr_client* client, uint32_t type, const char* json, int timeout_ms,
                       char** answer, int* fd);
 HR_API void hr_free(void* memory);

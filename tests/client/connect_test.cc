@@ -1,6 +1,7 @@
 // Finding a daemon and asking it.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -152,6 +153,20 @@ TEST(RequestTest, ReconnectsOnceWhenTheDaemonWasReplaced) {
       << hr_last_error();
   EXPECT_EQ(std::string(answer), "{\"pid\": " + std::to_string(daemon->pid()) + "}");
   hr_free(answer);
+}
+
+TEST(RequestTest, IsMadeAgainUntilADaemonLivesToAnswerOrTheDeadline) {
+  const int deaths = memfd_create("deaths", MFD_CLOEXEC);
+  const std::string path = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(deaths);
+  const ClientPtr client = OpenClient(FreshAddress(), FAKE_DAEMON, {"--deaths", path.c_str()});
+  char* answer = nullptr;
+  ASSERT_EQ(ftruncate(deaths, 7), 0);
+  EXPECT_EQ(hr_request(client.get(), HR_DESCRIBE, "{}", kTimeoutMs, &answer, nullptr), HR_OK) << hr_last_error();
+  EXPECT_EQ(lseek(deaths, 0, SEEK_END), 0);
+  hr_free(answer);
+  ASSERT_EQ(ftruncate(deaths, 100000), 0);
+  EXPECT_EQ(hr_request(client.get(), HR_DESCRIBE, "{}", 300, &answer, nullptr), HR_DEADLINE_EXCEEDED);
+  close(deaths);
 }
 
 TEST(RequestTest, AnAnswerThatComesTooLateIsNotTakenForTheNextOne) {

@@ -35,6 +35,7 @@ struct FakeDaemonOptions {
   uint32_t first_ticket = 1;
   uint32_t silent = 0;  // this message type is never answered
   bool die_at_seek = false;
+  std::string deaths;  // a file: each DESCRIBE takes a byte of it and kills the daemon, while there is one
   bool on_gpu = false;  // `image` lies in GPU memory, which nobody can ask for
   std::string refuse;   // refuse every connection with this message
   std::string hostile;  // see HostileOpen and Fill in fake_daemon.cc

@@ -69,6 +69,7 @@ Setters OptionsOf(headrace::fake::FakeDaemonOptions* options) {
           {"--exhausted", Set(&options->exhausted)},
           {"--first-ticket", Set(&options->first_ticket)},
           {"--silent", Set(&options->silent)},
+          {"--deaths", Set(&options->deaths)},
           {"--refuse", Set(&options->refuse)},
           {"--hostile", Set(&options->hostile)}};
 }
