@@ -97,8 +97,9 @@ absl::Status Journal::Begin(const std::string& header_json) {
   entries_.clear();
   line_ends_.clear();
   header_ = header_json;
-  HEADRACE_RETURN_IF_ERROR(CutTo(0));
-  return AppendLine(header_json);
+  if (::lseek(fd_.get(), 0, SEEK_SET) < 0) return ErrnoStatus(errno, absl::StrCat("cannot write ", path_));
+  HEADRACE_RETURN_IF_ERROR(AppendLine(header_json));  // over what was there, which goes only then
+  return CutTo(line_ends_.back());
 }
 
 absl::Status Journal::KeepEntries(size_t n) {

@@ -33,7 +33,7 @@ class Journal {
   const std::string& header() const { return header_; }
   const std::vector<JournalEntry>& entries() const { return entries_; }
 
-  // Empties the journal and writes its first line.
+  // Leaves nothing but this first line. A kill leaves it or the one that was there.
   absl::Status Begin(const std::string& header_json);
   // Forgets the entries behind the first `n`.
   absl::Status KeepEntries(size_t n);

@@ -1,6 +1,9 @@
 #include "packer/journal.h"
 
 #include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/resource.h>
+
 #include <algorithm>
 
 #include "tests/support/temporary_folder.h"
@@ -40,6 +43,32 @@ TEST(Journal, IsReadBack) {
     EXPECT_EQ(entry.rejected, n);
     EXPECT_EQ(entry.skipped, 2 * n);
   }
+}
+
+TEST(Journal, BeginsAnewWithoutLosingItsFirstLineOnTheWay) {
+  TemporaryFolder folder;
+  Fill(folder.path(), 3);
+  auto journal = Journal::Open(folder.path());
+  ASSERT_TRUE(journal.ok());
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit none = {0, before.rlim_max};
+  signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  const absl::Status refused = (*journal)->Begin("{}");
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, SIG_DFL);
+  EXPECT_FALSE(refused.ok());
+  journal->reset();
+  journal = Journal::Open(folder.path());
+  ASSERT_TRUE(journal.ok());
+  EXPECT_EQ((*journal)->header(), "{\"a\":1}");
+  ASSERT_TRUE((*journal)->Begin("{}").ok());
+  journal->reset();
+  journal = Journal::Open(folder.path());
+  ASSERT_TRUE(journal.ok());
+  EXPECT_EQ((*journal)->header(), "{}");
+  EXPECT_EQ((*journal)->entries().size(), 0u);
 }
 
 TEST(Journal, CutOffAnywhereItKeepsTheWholeLinesAndGoesOn) {
