@@ -139,18 +139,22 @@ TEST(Shares, SessionsOfOneThreadAreServedBesideOthers) {
   for (const FakeClient* client : {&wide, &narrow}) {
     while (client->session()->stats().slots < 32) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  wide.control()->client.waiting.store(1);  // who waits gets all threads
-  while (wide.wakes() == 0) gate.LetOneGo();
-  wide.control()->client.waiting.store(0);
-
-  int served[2] = {};
-  for (int unit = 0; unit < kUnits; ++unit) {
-    const std::vector<int> in_work = gate.WaitFor(kThreads);
-    EXPECT_LE(std::count(in_work.begin(), in_work.end(), kNarrow), 1);
-    ++served[gate.LetOneGo()];
+  const auto let_one_go = [&] {
+    const int dataset = gate.LetOneGo();
     for (FakeClient* client : {&wide, &narrow}) {
       while (const auto lease = client->Poll()) client->Release(*lease);
     }
+    return dataset;
+  };
+  wide.control()->client.waiting.store(1);  // who waits gets all threads, once a batch is made
+  while (gate.WaitFor(kThreads, std::chrono::milliseconds(100)).empty()) let_one_go();
+
+  int served[2] = {};
+  for (int unit = 0; unit < kUnits; ++unit) {
+    const std::vector<int> in_work = gate.WaitFor(kThreads, std::chrono::seconds(60));
+    ASSERT_EQ(in_work.size(), kThreads);
+    EXPECT_LE(std::count(in_work.begin(), in_work.end(), kNarrow), 1);
+    ++served[let_one_go()];
   }
   // A thread's whole time is a quarter. Units are charged when they end: one of the other session's may come first in each round.
   EXPECT_GE(served[kNarrow], kUnits / 5 - 1);

@@ -56,10 +56,10 @@ ReadGate::~ReadGate() {
   while (!g_waiting.empty()) LetFirstGo();
 }
 
-std::vector<int> ReadGate::WaitFor(size_t threads) {
+std::vector<int> ReadGate::WaitFor(size_t threads, std::chrono::milliseconds patience) {
   std::unique_lock lock(g_mutex);
-  g_changed.wait(lock, [&] { return g_waiting.size() == threads; });
   std::vector<int> datasets;
+  if (!g_changed.wait_for(lock, patience, [&] { return g_waiting.size() == threads; })) return datasets;
   for (const Waiting* waiting : g_waiting) datasets.push_back(waiting->dataset);
   return datasets;
 }
