@@ -7,11 +7,11 @@ PYTHON=$VENV/bin/python
 
 BUILD_PACKAGES=(
   g++ cmake ninja-build ccache pkg-config
-  libabsl-dev libboost-dev libcli11-dev libdav1d-dev libgrpc++-dev libhwy-dev libjpeg-dev liblmdb-dev libpng-dev
+  libabsl-dev libboost-dev libcli11-dev libdav1d-dev libgrpc++-dev libhwy-dev libjpeg-dev liblmdb-dev
   libtiff-dev libwebp-dev prometheus-cpp-dev libprotobuf-dev libspdlog-dev libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev
   protobuf-compiler protobuf-compiler-grpc zlib1g-dev
 )
-TEST_PACKAGES=(libgtest-dev libgmock-dev libavif-bin libjpeg-turbo-progs systemd procps util-linux)
+TEST_PACKAGES=(libgtest-dev libgmock-dev libpng-dev libavif-bin libjpeg-turbo-progs systemd procps util-linux)
 BENCH_PACKAGES=(fio util-linux)
 FUZZ_PACKAGES=(clang libclang-rt-dev)
 

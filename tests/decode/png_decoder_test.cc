@@ -174,6 +174,25 @@ TEST_P(PngKinds, GiveTheirSamplesByPillowsRules) {
   }
 }
 
+// A chunk with its checksum.
+void Append(std::vector<uint8_t>* file, const std::string& type, const std::string& body) {
+  std::vector<uint8_t> chunk;
+  const auto number = [&chunk](uint32_t value) {
+    for (int shift = 24; shift >= 0; shift -= 8)
+      chunk.push_back(static_cast<uint8_t>(value >> shift));
+  };
+  number(static_cast<uint32_t>(body.size()));
+  chunk.insert(chunk.end(), type.begin(), type.end());
+  chunk.insert(chunk.end(), body.begin(), body.end());
+  uint32_t checksum = 0xFFFFFFFF;
+  for (size_t i = 4; i < chunk.size(); ++i) {
+    checksum ^= chunk[i];
+    for (int bit = 0; bit < 8; ++bit) checksum = checksum >> 1 ^ (checksum & 1 ? 0xEDB88320 : 0);
+  }
+  number(~checksum);
+  file->insert(file->end() - 12, chunk.begin(), chunk.end());  // before IEND
+}
+
 PngFile Photo(bool interlaced) {
   std::mt19937 random(2);
   return MakePng({"rgb8", PNG_COLOR_TYPE_RGB, 8}, 60, 50, interlaced, &random);
@@ -211,6 +230,62 @@ TEST(PngDecoder, TellsAWrongChecksumOfTheImageDataAndRefusesOthers) {
   EXPECT_THAT(std::string(DecodePng(file).message()), HasSubstr("wrong checksum of IHDR"));
 }
 
+// The file with its image data cut into chunks: all but the last `count` bytes, and these.
+std::vector<uint8_t> WithTheEndInAnotherChunk(absl::Span<const uint8_t> file, size_t count) {
+  std::vector<uint8_t> cut(file.begin(), file.begin() + sizeof(kPngSignature));
+  cut.resize(cut.size() + 12);  // IEND's, before which Append puts chunks
+  file.remove_prefix(sizeof(kPngSignature));
+  std::string data;
+  for (PngChunk chunk; TakePngChunk(&file, &chunk) && chunk.type != "IEND";) {
+    const std::string body(chunk.body.begin(), chunk.body.end());
+    chunk.type == "IDAT" ? void(data += body) : Append(&cut, std::string(chunk.type), body);
+  }
+  Append(&cut, "IDAT", data.substr(0, data.size() - count));
+  Append(&cut, "IDAT", data.substr(data.size() - count));
+  return cut;
+}
+
+TEST(PngDecoder, NoticesZlibsChecksumOnlyIfItIsInTheChunkOfTheLastRow) {
+  for (const bool interlaced : {false, true}) {
+    std::vector<uint8_t> file = Photo(interlaced).file;
+    file[file.size() - 17] ^= 1;  // the last byte of Adler-32, before IDAT's checksum and IEND
+    EXPECT_THAT(std::string(DecodePng(file).message()), HasSubstr("incorrect data check"));
+    std::string warning;
+    EXPECT_TRUE(DecodePng(WithTheEndInAnotherChunk(file, 4), nullptr, &warning).ok());
+    EXPECT_EQ(warning, "incorrect data check");
+    EXPECT_TRUE(DecodePng(WithTheEndInAnotherChunk(Photo(interlaced).file, 4), nullptr, &warning).ok());
+    EXPECT_EQ(warning, "");
+  }
+}
+
+TEST(PngDecoder, PutsTheImageDataWhereFcTLSaysAndRefusesPlacesOutside) {
+  using namespace std::string_literals;
+  std::mt19937 random(4);
+  const std::vector<uint8_t> small = MakePng({"rgb8", PNG_COLOR_TYPE_RGB, 8}, 3, 2, false, &random).file;
+  const std::vector<uint8_t> expected = [&small] {
+    RgbImage image;
+    EXPECT_TRUE(PngDecoder().Decode(small, *ReadPngHeader(small), {0, 0, 2, 3}, &image, nullptr).ok());
+    return PixelsOf(image);
+  }();
+  for (const char left : {'\x07', '\x08'}) {
+    std::vector<uint8_t> file(small.begin(), small.begin() + sizeof(kPngSignature));
+    file.resize(file.size() + 12);
+    Append(&file, "IHDR", "\0\0\0\x0A\0\0\0\x05\x08\x02\0\0\0"s);  // 10 x 5
+    Append(&file, "fcTL", "\0\0\0\0\0\0\0\x03\0\0\0\x02\0\0\0"s + left + "\0\0\0\x03\0\x01\0\x01\0\0"s);
+    const std::vector<uint8_t> data = WithTheEndInAnotherChunk(small, 0);
+    file.insert(file.end() - 12, data.begin() + 33, data.end() - 12);
+    RgbImage image;
+    const absl::Status status = PngDecoder().Decode(file, *ReadPngHeader(file), {0, 0, 5, 10}, &image, nullptr);
+    ASSERT_EQ(status.ok(), left == '\x07') << status;
+    for (int y = 0; status.ok() && y < 5; ++y) {
+      for (int i = 0; i < 30; ++i) {
+        const bool inside = y >= 3 && i >= 21;
+        EXPECT_EQ(image.row(y)[i], inside ? expected[static_cast<size_t>(9 * (y - 3) + i - 21)] : 0);
+      }
+    }
+  }
+}
+
 TEST(PngDecoder, SurvivesArbitraryDamage) {
   std::mt19937 random(3);
   int refused = 0;
@@ -223,25 +298,6 @@ TEST(PngDecoder, SurvivesArbitraryDamage) {
     refused += DecodePng(file).ok() ? 0 : 1;
   }
   EXPECT_GT(refused, 1000);
-}
-
-// A chunk with its checksum.
-void Append(std::vector<uint8_t>* file, const std::string& type, const std::string& body) {
-  std::vector<uint8_t> chunk;
-  const auto number = [&chunk](uint32_t value) {
-    for (int shift = 24; shift >= 0; shift -= 8)
-      chunk.push_back(static_cast<uint8_t>(value >> shift));
-  };
-  number(static_cast<uint32_t>(body.size()));
-  chunk.insert(chunk.end(), type.begin(), type.end());
-  chunk.insert(chunk.end(), body.begin(), body.end());
-  uint32_t checksum = 0xFFFFFFFF;
-  for (size_t i = 4; i < chunk.size(); ++i) {
-    checksum ^= chunk[i];
-    for (int bit = 0; bit < 8; ++bit) checksum = checksum >> 1 ^ (checksum & 1 ? 0xEDB88320 : 0);
-  }
-  number(~checksum);
-  file->insert(file->end() - 12, chunk.begin(), chunk.end());  // before IEND
 }
 
 TEST(PngHeader, FindsTheOrientationBehindTheImageData) {

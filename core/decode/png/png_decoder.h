@@ -1,4 +1,4 @@
-// Regions of PNG files through libpng, with the pixels of Pillow 13's Image.open(…).convert("RGB").
+// Regions of PNG files, with the pixels of Pillow 13's Image.open(…).convert("RGB").
 #pragma once
 
 #include <memory>

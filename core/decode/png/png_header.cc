@@ -18,10 +18,6 @@ constexpr size_t kChunkHeadBytes = 8, kChecksumBytes = 4;  // length and type
 constexpr size_t kMaxTextBytes = size_t{1} << 20;  // Pillow's MAX_TEXT_CHUNK
 constexpr size_t kMaxAllTextBytes = 64 * kMaxTextBytes;  // MAX_TEXT_MEMORY
 
-uint32_t U32(const uint8_t* p) {
-  return uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | p[3];
-}
-
 std::string_view Text(absl::Span<const uint8_t> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -184,7 +180,7 @@ bool IsPng(absl::Span<const uint8_t> bytes) {
 
 bool TakePngChunk(absl::Span<const uint8_t>* bytes, PngChunk* chunk) {
   if (bytes->size() < kChunkHeadBytes) return false;
-  const uint64_t length = U32(bytes->data());
+  const uint64_t length = PngNumber(bytes->data());
   chunk->is_whole = kChunkHeadBytes + length + kChecksumBytes <= bytes->size();
   chunk->bytes = bytes->first(std::min<uint64_t>(kChunkHeadBytes + length + kChecksumBytes, bytes->size()));
   chunk->type = Text(chunk->bytes.subspan(4, 4));
@@ -195,7 +191,7 @@ bool TakePngChunk(absl::Span<const uint8_t>* bytes, PngChunk* chunk) {
 
 bool PngChunk::HasRightChecksum() const {
   const size_t counted = bytes.size() - 4 - kChecksumBytes;  // type and body
-  return crc32_z(0, bytes.data() + 4, counted) == U32(bytes.data() + 4 + counted);
+  return crc32_z(0, bytes.data() + 4, counted) == PngNumber(bytes.data() + 4 + counted);
 }
 
 absl::StatusOr<PngIhdr> ReadIhdr(const PngChunk& chunk) {
@@ -203,8 +199,8 @@ absl::StatusOr<PngIhdr> ReadIhdr(const PngChunk& chunk) {
   if (!chunk.HasRightChecksum()) return InvalidPng("wrong checksum of IHDR");
   const uint8_t* body = chunk.body.data();
   PngIhdr ihdr;
-  ihdr.width = U32(body);
-  ihdr.height = U32(body + 4);
+  ihdr.width = PngNumber(body);
+  ihdr.height = PngNumber(body + 4);
   ihdr.bits = body[8];
   ihdr.colour_type = body[9];
   ihdr.channels = static_cast<uint8_t>(Channels(ihdr.colour_type, ihdr.bits));

@@ -14,6 +14,11 @@ inline constexpr uint8_t kPngSignature[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1
 // True if `bytes` start with the signature of PNG.
 bool IsPng(absl::Span<const uint8_t> bytes);
 
+inline constexpr char kPngCutOff[] = "the file is cut off";
+
+// Big-endian, as all numbers of this format.
+inline uint32_t PngNumber(const uint8_t* p) { return uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | p[3]; }
+
 // INVALID_ARGUMENT, as all errors of this format.
 absl::Status InvalidPng(const std::string& reason);
 
@@ -21,7 +26,7 @@ struct PngChunk {
   std::string_view type;
   absl::Span<const uint8_t> body;   // where the file is cut off: what there is of it
   absl::Span<const uint8_t> bytes;  // from its length to its checksum
-  bool is_whole;
+  bool is_whole = false;
   bool HasRightChecksum() const;  // of a whole one
 };
 // Takes the next one off. False when less than its length and type is left.
