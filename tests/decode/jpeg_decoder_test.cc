@@ -171,6 +171,18 @@ TEST(JpegDecoder, ReportsWhatFollowsTheLastRow) {
   EXPECT_THAT(decoded.warning, HasSubstr("extraneous bytes before marker 0xd9"));
 }
 
+TEST(JpegDecoder, GivesRowsThatAreThereThoughAHeaderBehindThemIsCutOff) {
+  const std::vector<uint8_t> whole = Picture(Process::kBaseline);
+  std::vector<uint8_t> file = whole;
+  file.back() = 0xDA;  // of EOI, with which it ends
+  const Decoded decoded = Decode(file);
+  ASSERT_TRUE(decoded.status.ok()) << decoded.status;
+  EXPECT_EQ(decoded.warning, "Premature end of JPEG file");
+  EXPECT_TRUE(decoded.pixels == Decode(whole).pixels);
+  file.insert(file.end(), {0, 2, 1, 0});  // a broken header that is there is still broken
+  EXPECT_FALSE(Decode(file).status.ok());
+}
+
 // What libjpeg makes of damage does not depend on where it started to look: rows and columns
 // outside the region are decoded for their entropy alone, with the same repairs.
 TEST(JpegDecoder, RegionsOfDamagedFilesEqualTheFullDecode) {

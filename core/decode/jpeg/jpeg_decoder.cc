@@ -30,6 +30,7 @@ struct JpegDecoder::State {
   LibjpegErrors errors;
   ScanLimit limit;
   std::vector<uint8_t> rows;  // kRowsPerCall rows as libjpeg gives them
+  bool has_rows;              // all that are wanted
 
   // What follows jumps out through errors.jump: no object with a destructor lives in these
   // functions.
@@ -106,14 +107,18 @@ void JpegDecoder::State::ReadRegion(const Rect& region, RgbImage* out) {
   }
   // What is wrong with the end of the file shows only here: extraneous bytes, a missing EOI, a
   // stray frame header.
+  has_rows = true;
   if (end == static_cast<int>(cinfo.output_height)) jpeg_finish_decompress(&cinfo);
 }
 
 bool JpegDecoder::State::Run(absl::Span<const uint8_t> bytes, const ImageInfo& info,
                              const Rect& region, RgbImage* out) {
+  has_rows = false;
   if (setjmp(errors.jump) != 0) {
+    // Behind the bytes libjpeg reads an end marker of its own, and may take it for part of a header.
+    const bool only_cut_off = has_rows && cinfo.src->next_input_byte + cinfo.src->bytes_in_buffer != bytes.data() + bytes.size();
     jpeg_destroy_decompress(&cinfo);
-    return false;
+    return only_cut_off;
   }
   // A new object each time (a dozen small allocations): an old one would keep the tables of the
   // last file, and lend them to a file that has none.
