@@ -10,6 +10,13 @@ from avif_scaled import scaled_avifs
 from pictures import exif, picture, saved, size
 
 
+def jpegs(generator):
+    """Cut off inside a header behind the last row."""
+    for mode in ("L", "RGB", "CMYK"):
+        for header in (b"", b"\xff", b"\xff\xda", b"\xff\xda\0", b"\xff\xda\0\x08\x01", b"\xff\xdb\0", b"\xff\xc4\0\x40\x11"):
+            yield "JPEG cut in a header", saved(picture(generator, *size(generator), mode), "JPEG")[:-2] + header
+
+
 def webps(generator):
     for mode in ("RGB", "RGBA", "L", "P"):
         for quality in (0, 30, 80, 100):
@@ -120,6 +127,77 @@ def gif_by_hand(generator):
     code_bits = generator.randint(2, 8)
     codes = [generator.randrange(1 << code_bits) for _ in range(width * height)]
     return file + bytes([code_bits]) + gif_blocks(codes, code_bits, generator) + b";"
+
+
+# Colour type, bits, samples.
+PNG_LAYOUTS = [(0, bits, 1) for bits in (1, 2, 4, 8, 16)] + [(3, bits, 1) for bits in (1, 2, 4, 8)]
+PNG_LAYOUTS += [(kind, bits, samples) for kind, samples in ((2, 3), (4, 2), (6, 4)) for bits in (8, 16)]
+PNG_FLAWS = (
+    "none", "part", "frame", "few rows", "part of few rows", "more rows", "wrong Adler-32", "no Adler-32", "small window", "wrong header",
+    "wrong filter", "part in front of all that is wrong",
+)  # fmt: skip
+
+
+def pngs(generator):
+    for layout in PNG_LAYOUTS:
+        for interlaced in (0, 1, 2):
+            for flaw in PNG_FLAWS:
+                yield f"PNG {flaw}", png(generator, *layout, interlaced, flaw)
+
+
+def png_chunk(name, body):
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
+def png_rows(generator, width, height, pixel_bits, interlaced):
+    """Random samples with random filters."""
+    passes = [(0, 0, 1, 1)]
+    if interlaced:
+        passes = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
+    rows = b""
+    for left, top, x_step, y_step in passes:
+        columns = len(range(left, width, x_step))
+        for _ in range(top, height, y_step):
+            rows += bytes([generator.randrange(5)]) + generator.randbytes((columns * pixel_bits + 7) // 8) if columns else b""
+    return rows
+
+
+def png(generator, colour_type, bits, samples, interlaced, flaw):
+    """By hand; `flaw`: one of PNG_FLAWS."""
+    width, height = size(generator)
+    left = top = 0
+    part_width, part_height = width, height
+    if "part" in flaw:
+        part_width, part_height = generator.randint(1, width), generator.randint(1, height)
+        left, top = generator.randint(0, width - part_width), generator.randint(0, height - part_height)
+    rows = png_rows(generator, part_width, part_height, bits * samples, interlaced)
+    if "few rows" in flaw:
+        rows = rows[: -generator.randint(1, len(rows))] if interlaced else rows[: len(rows) // part_height * generator.randint(0, part_height)]
+    if flaw == "more rows":
+        rows += generator.randbytes(100)
+    if flaw == "wrong filter":
+        rows = bytes([generator.randint(5, 255)]) + rows[1:]
+    data = zlib.compress(rows, generator.randint(0, 9))
+    if flaw == "wrong Adler-32":
+        data = data[:-4] + generator.randbytes(4)
+    if flaw == "no Adler-32":
+        data = data[: -generator.randint(1, 4)]
+    if flaw == "small window":
+        data = b"\x08\x1d" + data[2:]
+    if flaw == "wrong header":
+        data = data[:1] + generator.randbytes(1) + data[2:]
+    if flaw == "part in front of all that is wrong":
+        data = generator.randbytes(2) + data[2:]
+    cuts = sorted(generator.choice([generator.randint(0, len(data)), max(0, len(data) - generator.randint(0, 6))]) for _ in range(3))
+    pieces = [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+    file = b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, colour_type, 0, 0, interlaced))
+    if colour_type == 3:
+        file += png_chunk(b"PLTE", generator.randbytes(3 * generator.randint(1, 256)))
+    if "part" in flaw or flaw == "frame":
+        file += png_chunk(b"fcTL", struct.pack(">IIIIIHHBB", 0, part_width, part_height, left, top, 1, 10, 0, 0))
+    for number, piece in enumerate(pieces):
+        file += png_chunk(b"fdAT", struct.pack(">I", number + 1) + piece) if flaw == "frame" else png_chunk(b"IDAT", piece)
+    return file + png_chunk(b"IEND", b"")
 
 
 def bmps(generator):
@@ -262,6 +340,25 @@ def tiffs(generator):
                         )
 
 
+TIFF_FLAWS = ("no lengths", "lengths of 0", "no rows", "no order", "odd sides", "called separate", "short palette", "no bits", "cut directory")
+
+
+def tiffs_with_flaws(generator):
+    """Not compressed, with a directory as Pillow takes it."""
+    for photometric, bits, samples, extra, kind in TIFF_LAYOUTS:
+        for order in "<>":
+            for tiled in (False, True):
+                layout = (generator, order, photometric, bits, samples, extra, kind, 1, False, tiled)
+                for flaw in TIFF_FLAWS:
+                    if flaw == "no rows" and (tiled or (photometric, bits, extra) not in ((1, 8, ()), (3, 8, ()), (2, 8, (2,)))):
+                        continue  # Pillow takes it where it maps the whole picture into memory
+                    if flaw == "called separate" and (samples > 1 or (bits in (12, 16) and kind == 1)):
+                        continue  # there Pillow fails
+                    if (flaw in ("short palette", "no bits")) != (photometric == 3) and flaw in ("short palette", "no bits", "cut directory"):
+                        continue
+                    yield f"TIFF {flaw}", tiff(*layout, flaw)
+
+
 # Photometric interpretation, bits, samples, extra samples, sample format.
 TIFF_LAYOUTS = [(photometric, bits, 1, (), 1) for photometric in (0, 1, 3) for bits in (1, 2, 4, 8)]
 TIFF_LAYOUTS += [(0, 16, 1, (), 1), (1, 16, 1, (), 1), (1, 12, 1, (), 1), (1, 16, 1, (), 2), (1, 8, 1, (), 2)]
@@ -271,7 +368,7 @@ TIFF_LAYOUTS += [(2, bits, 3, (), 1) for bits in (8, 16)] + [(2, bits, 4, (extra
 TIFF_LAYOUTS += [(2, 8, 5, (1, 0), 1), (2, 8, 6, (2, 0, 0), 1), (5, 8, 4, (), 1), (5, 8, 5, (0,), 1), (5, 16, 4, (), 1), (8, 8, 3, (), 1)]
 
 
-def tiff_file(order, entries, data):
+def tiff_file(order, entries, data, flaw=""):
     """Of {tag: (type, values)}: u16 3, u32 4. `data`: the strips or tiles, whose offsets and lengths are added."""
     start = 8
     offsets = []
@@ -279,10 +376,12 @@ def tiff_file(order, entries, data):
         offsets.append(start)
         start += len(piece) + len(piece) % 2
     tiled = 322 in entries
-    entries = {**entries, (324 if tiled else 273): (4, offsets), (325 if tiled else 279): (4, [len(piece) for piece in data])}
+    entries = {**entries, (324 if tiled else 273): (4, offsets)}
+    if flaw != "no lengths":
+        entries[325 if tiled else 279] = (4, [0 if flaw == "lengths of 0" else len(piece) for piece in data])
     directory, values = b"", b""
     values_at = start + 2 + 12 * len(entries) + 4
-    for tag, (kind, numbers) in sorted(entries.items()):
+    for tag, (kind, numbers) in sorted(entries.items(), reverse=flaw == "no order"):
         body = struct.pack(f"{order}{len(numbers)}{'H' if kind == 3 else 'I'}", *numbers)
         if len(body) > 4:
             directory += struct.pack(order + "HHII", tag, kind, len(numbers), values_at + len(values))
@@ -291,13 +390,19 @@ def tiff_file(order, entries, data):
             directory += struct.pack(order + "HHI", tag, kind, len(numbers)) + body.ljust(4, b"\0")
     head = (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(order + "I", start)
     pieces = b"".join(piece + b"\0" * (len(piece) % 2) for piece in data)
+    if flaw == "cut directory":
+        return head + pieces + struct.pack(order + "H", len(entries) + 1) + directory + bytes(5)
     return head + pieces + struct.pack(order + "H", len(entries)) + directory + bytes(4) + values
 
 
-def tiff(generator, order, photometric, bits, samples, extra, kind, planar, packed, tiled):
+def tiff(generator, order, photometric, bits, samples, extra, kind, planar, packed, tiled, flaw=""):
     """Random samples in strips or tiles, side by side or plane by plane, deflated or as they are."""
     width, height = size(generator)
     piece_width, piece_height = (32, 16) if tiled else (width, generator.choice([height, 5]))
+    if flaw == "odd sides":
+        piece_width, piece_height = (generator.choice([8, 10, 20]), 7) if tiled else (width, 3)
+    if flaw == "no rows":
+        piece_height = height
     piece_samples = samples if planar == 1 else 1
     row_bytes = (piece_width * bits * piece_samples + 7) // 8
     across = -(-width // piece_width)
@@ -318,7 +423,15 @@ def tiff(generator, order, photometric, bits, samples, extra, kind, planar, pack
     if photometric == 3:
         entries[320] = (3, [generator.randrange(65536) for _ in range(3 << bits)])
     entries.update({322: (4, [piece_width]), 323: (4, [piece_height])} if tiled else {278: (4, [piece_height])})
-    return tiff_file(order, entries, data)
+    if flaw == "no rows":
+        entries[278] = (4, [0])
+    if flaw == "called separate":
+        entries[284] = (3, [2])
+    if flaw == "short palette":
+        entries[320] = (3, entries[320][1][: 3 * generator.randint(1, (1 << bits) - 1)])
+    if flaw == "no bits":
+        del entries[258]
+    return tiff_file(order, entries, data, flaw)
 
 
 def tiff_of_long_runs(generator, samples, planar, rows):
@@ -365,5 +478,5 @@ def damaged(generator, content):
 def files(seed):
     """(kind, bytes): pictures of every kind, whole."""
     generator = random.Random(seed)
-    for maker in (webps, gifs, bmps, tiffs, avifs, gain_maps, scaled_avifs):
+    for maker in (jpegs, webps, gifs, pngs, bmps, tiffs, tiffs_with_flaws, avifs, gain_maps, scaled_avifs):
         yield from maker(generator)

@@ -16,8 +16,6 @@ REFUSED = (
     "ICO is not",
     "JPEG 2000 is not",
     "lossless process",
-    "PNG: IDAT: incorrect data check",
-    "TIFF: separate planes of 16 bits",
     "TIFF: photometric 8 ",
 )
 

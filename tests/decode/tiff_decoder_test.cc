@@ -128,5 +128,20 @@ TEST(Tiff, NamesWhatIsNotSupported) {
   EXPECT_THAT(std::string(ReadTiffHeader(file).status().message()), HasSubstr("compression 6 is not supported"));
 }
 
+TEST(Tiff, NeedsNoLengthsOfWhatIsNotCompressed) {
+  for (const bool tiled : {false, true}) {
+    std::vector<uint8_t> pixels;
+    std::vector<uint8_t> file = MakeTiff({COMPRESSION_NONE, PLANARCONFIG_CONTIG, tiled}, &pixels);
+    const std::string entry = std::string(1, static_cast<char>(tiled ? TIFFTAG_TILEBYTECOUNTS & 255 : TIFFTAG_STRIPBYTECOUNTS & 255)) + "\x01";
+    const auto at = std::search(file.end() - 300, file.end(), entry.begin(), entry.end());
+    ASSERT_NE(at, file.end());
+    at[1] = 0x7F;  // another tag, out of order
+    RgbImage image;
+    const absl::Status status = DecodeTiffFile(file, {0, 0, kTiffHeight, kTiffWidth}, &image);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(PixelsOf(image), pixels);
+  }
+}
+
 }  // namespace
 }  // namespace headrace

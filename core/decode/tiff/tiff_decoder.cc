@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/decode/cmyk.h"
 #include "core/decode/exif.h"
+#include "core/decode/tiff/tiff_directory.h"
 
 namespace headrace {
 namespace {
@@ -28,12 +29,15 @@ enum class Kind { kGrey, kGreyClipped, kSigned, kFloat, kPalette, kRgb, kCmyk };
 class File {
  public:
   explicit File(absl::Span<const uint8_t> bytes) : bytes_(bytes) {
-    TIFFOpenOptions* options = TIFFOpenOptionsAlloc();
-    TIFFOpenOptionsSetMaxSingleMemAlloc(options, kMaxPieceBytes);
-    TIFFOpenOptionsSetErrorHandlerExtR(options, &Keep, error_);
-    TIFFOpenOptionsSetWarningHandlerExtR(options, &Keep, warning_);
-    tiff_ = TIFFClientOpenExt("", "r", this, &Read, &Write, &Seek, &Close, &Size, &Map, &Unmap, options);
-    TIFFOpenOptionsFree(options);
+    Open();
+    if (tiff_ != nullptr && warning_[0] == '\0') return;
+    mended_ = WithMendedDirectory(bytes);
+    if (mended_.empty()) return;
+    if (tiff_ != nullptr) TIFFClose(tiff_);
+    bytes_ = mended_;
+    at_ = 0;
+    error_[0] = warning_[0] = '\0';
+    Open();
   }
   ~File() {
     if (tiff_ != nullptr) TIFFClose(tiff_);
@@ -42,6 +46,7 @@ class File {
   File& operator=(const File&) = delete;
 
   TIFF* get() const { return tiff_; }
+  absl::Span<const uint8_t> bytes() const { return bytes_; }
   // libtiff's first complaint.
   absl::Status error() const { return Invalid(error_[0] != '\0' ? error_ : "the file is broken"); }
   const char* warning() const { return warning_; }
@@ -54,6 +59,14 @@ class File {
   }
 
  private:
+  void Open() {
+    TIFFOpenOptions* options = TIFFOpenOptionsAlloc();
+    TIFFOpenOptionsSetMaxSingleMemAlloc(options, kMaxPieceBytes);
+    TIFFOpenOptionsSetErrorHandlerExtR(options, &Keep, error_);
+    TIFFOpenOptionsSetWarningHandlerExtR(options, &Keep, warning_);
+    tiff_ = TIFFClientOpenExt("", "r", this, &Read, &Write, &Seek, &Close, &Size, &Map, &Unmap, options);
+    TIFFOpenOptionsFree(options);
+  }
   static int Keep(TIFF*, void* message, const char*, const char* format, va_list arguments) {
     char* const text = static_cast<char*>(message);
     if (text[0] == '\0') std::vsnprintf(text, kMessageBytes, format, arguments);
@@ -86,6 +99,7 @@ class File {
   static void Unmap(thandle_t, void*, toff_t) {}
 
   absl::Span<const uint8_t> bytes_;
+  std::vector<uint8_t> mended_;
   uint64_t at_ = 0;
   char error_[kMessageBytes] = "", warning_[kMessageBytes] = "";
   TIFF* tiff_ = nullptr;
@@ -94,14 +108,16 @@ class File {
 struct Layout {
   uint32_t width = 0, height = 0;
   Kind kind = Kind::kGrey;
-  int bits = 8;       // a sample
+  int bits = 8;       // a sample, as it is read
+  int file_bits = 8;  // as the file says
   int samples = 1;    // a pixel, with alpha and the like
   int planes = 1;     // of the pixels in the file: 1 where samples lie side by side
   int colours = 1;    // samples that count
   bool inverted = false;
   bool premultiplied = false;
-  bool swapped = false;  // bytes of a number
-  const uint16_t* palette[3] = {};
+  bool swapped = false;     // bytes of a number
+  bool as_in_file = false;  // bytes of a number that is not compressed, whatever the file's byte order
+  uint8_t palette[3][256] = {};
 
   int planes_read() const { return planes == 1 ? 1 : std::max(colours, premultiplied ? 4 : 0); }
 };
@@ -149,9 +165,11 @@ absl::Status SetKind(const File& file, bool little_endian, Layout* layout) {
       if (!plain || !(alone || (layout->samples == 2 && bits == 8 && !layout->premultiplied))) return refused;
       uint16_t *red, *green, *blue;
       if (TIFFGetField(file.get(), TIFFTAG_COLORMAP, &red, &green, &blue) == 0) return Invalid("no palette");
-      layout->palette[0] = red;
-      layout->palette[1] = green;
-      layout->palette[2] = blue;
+      for (int i = 0; i < 1 << bits; ++i) {
+        layout->palette[0][i] = static_cast<uint8_t>(red[i] >> 8);
+        layout->palette[1][i] = static_cast<uint8_t>(green[i] >> 8);
+        layout->palette[2][i] = static_cast<uint8_t>(blue[i] >> 8);
+      }
       return absl::OkStatus();
     }
     case PHOTOMETRIC_YCBCR:
@@ -178,6 +196,22 @@ absl::Status SetKind(const File& file, bool little_endian, Layout* layout) {
   }
 }
 
+// Of planes that are not compressed Pillow uses the name of the samples without what it says of their form, so that it misreads them.
+void ReadAsPillowReadsPlanes(Layout* layout) {
+  switch (layout->kind) {
+    case Kind::kGreyClipped:
+      break;  // fails there
+    case Kind::kSigned:
+    case Kind::kFloat:
+      layout->bits = 32;
+      layout->as_in_file = true;
+      break;
+    default:
+      layout->inverted = false;
+      if (layout->kind != Kind::kGrey || layout->bits > 1) layout->bits = 8;
+  }
+}
+
 absl::StatusOr<Layout> ReadLayout(const File& file, absl::Span<const uint8_t> bytes) {
   if (file.get() == nullptr) return file.error();
   Layout layout;
@@ -185,15 +219,12 @@ absl::StatusOr<Layout> ReadLayout(const File& file, absl::Span<const uint8_t> by
       TIFFGetField(file.get(), TIFFTAG_IMAGELENGTH, &layout.height) == 0 || layout.width == 0 || layout.height == 0) {
     return Invalid("width or height is 0");
   }
-  layout.bits = file.Tag(TIFFTAG_BITSPERSAMPLE, 1);
+  layout.bits = layout.file_bits = file.Tag(TIFFTAG_BITSPERSAMPLE, 1);
   layout.samples = file.Tag(TIFFTAG_SAMPLESPERPIXEL, 1);
   const int compression = file.Tag(TIFFTAG_COMPRESSION, COMPRESSION_NONE);
   const bool separate = file.Tag(TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG) == PLANARCONFIG_SEPARATE && layout.samples > 1;
   if (separate) layout.planes = layout.samples;
   if (!IsCompressionRead(compression)) return Invalid(absl::StrCat("compression ", compression, " is not supported"));
-  if (separate && compression == COMPRESSION_NONE && layout.bits != 8) {
-    return Invalid("separate planes of 16 bits without compression are not supported");  // Pillow takes them for 8 bits
-  }
   uint16_t count = 0;
   uint16_t* extra = nullptr;
   if (TIFFGetFieldDefaulted(file.get(), TIFFTAG_EXTRASAMPLES, &count, &extra) != 0 && count > 0) {
@@ -201,6 +232,9 @@ absl::StatusOr<Layout> ReadLayout(const File& file, absl::Span<const uint8_t> by
   }
   const bool has_alpha = count > 0 && extra[0] == EXTRASAMPLE_UNASSALPHA;
   HEADRACE_RETURN_IF_ERROR(SetKind(file, bytes[0] == 'I', &layout));
+  if (file.Tag(TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG) == PLANARCONFIG_SEPARATE && compression == COMPRESSION_NONE) {
+    ReadAsPillowReadsPlanes(&layout);
+  }
   // Pillow exchanges bytes that libtiff has already exchanged.
   const bool is_number = layout.kind == Kind::kSigned || layout.kind == Kind::kFloat;
   layout.swapped = bytes[0] == 'M' && compression != COMPRESSION_NONE && is_number;
@@ -274,7 +308,7 @@ void ConvertRow(const Layout& layout, const uint8_t* const* rows, int left, int 
         break;
       case Kind::kPalette: {
         const int index = Bits(rows[0], x * step, layout.bits);
-        for (int channel = 0; channel < 3; ++channel) out[channel] = static_cast<uint8_t>(layout.palette[channel][index] >> 8);
+        for (int channel = 0; channel < 3; ++channel) out[channel] = layout.palette[channel][index];
         break;
       }
       case Kind::kRgb:
@@ -370,6 +404,56 @@ absl::Status DecodeTiles(const File& file, const Layout& layout, const Rect& reg
   return absl::OkStatus();
 }
 
+// Samples that are not compressed, as Pillow reads them: from where their strip or tile begins, whatever its length is said to be.
+absl::Status DecodeRaw(const File& file, const Layout& layout, const Rect& region, std::vector<uint8_t>* scratch, RgbImage* out) {
+  TIFF* const tiff = file.get();
+  uint32_t width = layout.width, height = 0;
+  const bool tiled = TIFFIsTiled(tiff) != 0;
+  if (tiled) TIFFGetField(tiff, TIFFTAG_TILEWIDTH, &width);
+  tiled ? TIFFGetField(tiff, TIFFTAG_TILELENGTH, &height) : TIFFGetFieldDefaulted(tiff, TIFFTAG_ROWSPERSTRIP, &height);
+  if (width == 0 || height == 0) return Invalid("empty strips or tiles");
+  const int planes = layout.planes_read(), samples = layout.planes == 1 ? layout.samples : 1;
+  const auto row_bits = [samples](uint64_t columns, int bits) { return columns * static_cast<uint64_t>(samples * bits); };
+  const bool reversed = file.Tag(TIFFTAG_FILLORDER, FILLORDER_MSB2LSB) == FILLORDER_LSB2MSB;
+  const bool swapped = TIFFIsByteSwapped(tiff) != 0 && layout.bits >= 16 && !layout.as_in_file;
+  const size_t kept_bytes = (row_bits(std::min(width, layout.width), layout.bits) + 7) / 8 + sizeof(uint64_t);
+  if (scratch->size() < static_cast<size_t>(planes) * kept_bytes) scratch->resize(static_cast<size_t>(planes) * kept_bytes);
+
+  // A row of the piece that begins at (left, top).
+  const auto read = [&](uint32_t left, uint32_t top, uint32_t y, int plane) -> const uint8_t* {
+    const auto sample = static_cast<uint16_t>(plane);
+    const uint64_t offset = TIFFGetStrileOffset(tiff, tiled ? TIFFComputeTile(tiff, left, top, 0, sample) : TIFFComputeStrip(tiff, top, sample));
+    const uint64_t bytes = (row_bits(std::min(width, layout.width - left), layout.bits) + 7) / 8;
+    // Rows of tiles that reach beyond the picture begin in whole bytes.
+    uint64_t stride = layout.width - left < width ? row_bits(width, layout.file_bits) / 8 : bytes;
+    if (layout.bits == 8 && width >= layout.width && height >= layout.height) stride = std::max(stride, bytes);  // it maps one tile
+    if (stride < bytes || offset == 0 || offset > file.bytes().size()) return nullptr;
+    if (file.bytes().size() - offset < (y - top) * stride + bytes) return nullptr;
+    const uint8_t* const row = file.bytes().data() + offset + (y - top) * stride;
+    if (!reversed && !swapped) return row;
+    uint8_t* const kept = scratch->data() + static_cast<size_t>(plane) * kept_bytes;
+    std::copy_n(row, bytes, kept);
+    if (reversed) TIFFReverseBits(kept, static_cast<tmsize_t>(bytes));
+    const auto size = static_cast<size_t>(layout.bits) / 8;
+    for (size_t i = 0; swapped && i + size <= bytes; i += size) std::reverse(kept + i, kept + i + size);
+    return kept;
+  };
+  const auto right = static_cast<uint32_t>(region.left + region.width);
+  for (int y = 0; y < region.height; ++y) {
+    const auto file_row = static_cast<uint32_t>(region.top + y);
+    for (uint32_t left = static_cast<uint32_t>(region.left) / width * width; left < right; left += width) {
+      const uint8_t* rows[4] = {};
+      for (int plane = 0; plane < planes; ++plane) {
+        rows[plane] = read(left, file_row / height * height, file_row, plane);
+        if (rows[plane] == nullptr) return Invalid("a strip or tile is cut off");
+      }
+      const int from = std::max(static_cast<int>(left), region.left), end = static_cast<int>(std::min(left + width, right));
+      ConvertRow(layout, rows, from - static_cast<int>(left), end - from, out->row(y) + 3 * (from - region.left));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 bool IsTiff(absl::Span<const uint8_t> bytes) {
@@ -410,8 +494,9 @@ absl::Status DecodeTiff(absl::Span<const uint8_t> bytes, const ImageInfo& info, 
   }
   file.forget_warning();  // of the directory: unknown tags and the like
   out->Resize(region.width, region.height);
-  const bool tiled = TIFFIsTiled(file.get()) != 0;
-  HEADRACE_RETURN_IF_ERROR((tiled ? DecodeTiles : DecodeStrips)(file, layout, region, scratch, out));
+  const bool packed = file.Tag(TIFFTAG_COMPRESSION, COMPRESSION_NONE) != COMPRESSION_NONE;
+  const auto decode = !packed ? DecodeRaw : TIFFIsTiled(file.get()) != 0 ? DecodeTiles : DecodeStrips;
+  HEADRACE_RETURN_IF_ERROR(decode(file, layout, region, scratch, out));
   if (warning != nullptr) *warning = file.warning();
   return absl::OkStatus();
 }
