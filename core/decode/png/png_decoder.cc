@@ -19,11 +19,6 @@ using Palette = uint8_t[256][3];
 
 bool IsNameByte(char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
-// The part of the picture that the image data fill.
-struct Frame {
-  uint64_t left = 0, top = 0, width = 0, height = 0;
-};
-
 // Column i of row k of the image data lies at (left + i * x_step, top + k * y_step) of the picture.
 struct Pass {
   uint64_t left, top, x_step, y_step;
@@ -36,8 +31,12 @@ uint64_t CountBelow(uint64_t end, uint64_t start, uint64_t step) { return end > 
 }  // namespace
 
 struct PngDecoder::State {
+  struct Frame {
+    uint64_t left = 0, top = 0, width = 0, height = 0;
+  };
+
   PngIhdr ihdr;
-  Frame frame;
+  Frame frame;  // the part of the picture that the image data fill
   Palette palette;  // of grey too, whose index is the sample or its high byte
   size_t pixel_bits = 0;
   PngRows rows;
