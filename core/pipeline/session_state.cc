@@ -21,7 +21,8 @@ SessionState::SessionState(uint64_t id, SessionSpec spec, BatchLayout layout, st
                            Wake wake)
     : id_(id), spec_(std::move(spec)), layout_(std::move(layout)), shard_map_(std::move(shard_map)), verified_(std::move(verified)),
       wake_(std::move(wake)), ring_(std::move(ring)), gpu_(gpu),
-      volley_size_(gpu == nullptr ? 1 : std::min(static_cast<int>(gpu->lanes().size()), ring_->num_slots() - 1)), ring_bytes_(ring_->total_bytes()),
+      volley_size_(gpu == nullptr ? 1 : std::min(static_cast<int>(gpu->lanes().size()), ring_->num_slots() - 1)),
+      ring_bytes_(ring_->total_bytes()),
       slots_(static_cast<size_t>(ring_->num_slots())), cursor_(Normalized(spec_, cursor)),
       counted_bad_(spec_.counted_bad.begin(), spec_.counted_bad.end()) {
   for (size_t i = 0; i < slots_.size(); ++i) batches_.push_back(std::make_unique<BatchFill>());
@@ -52,13 +53,16 @@ bool SessionState::ClientWaits() const { return ring_->control()->client.waiting
 
 int SessionState::CountAhead() const {
   int ahead = 0;
-  for (int slot = 0; slot < static_cast<int>(slots_.size()); ++slot) ahead += slots_[static_cast<size_t>(slot)].populated && !IsFree(slot);
+  for (int slot = 0; slot < static_cast<int>(slots_.size()); ++slot) {
+    ahead += slots_[static_cast<size_t>(slot)].populated && !IsFree(slot);
+  }
   return ahead;
 }
 
 int SessionState::FindSlotToFill() const {
-  const bool hold = volley_size_ > 1 && volley_left_ == 0 && CountAhead() > static_cast<int>(slots_.size()) - volley_size_ && !ClientWaits();
-  return hold ? -1 : FindFreeSlot();
+  const bool may_hold = volley_size_ > 1 && volley_left_ == 0;
+  if (may_hold && CountAhead() > static_cast<int>(slots_.size()) - volley_size_ && !ClientWaits()) return -1;
+  return FindFreeSlot();
 }
 
 // Where nothing is ahead the trainer may be about to wait: then each batch goes as soon as it can.

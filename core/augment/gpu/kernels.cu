@@ -29,6 +29,8 @@ __device__ void Fill(const Burst& burst, const Chunk& chunk, Shared* shared) {
   __syncthreads();
 }
 
+// Percent of a multiprocessor's memory that Entropy's blocks share, the rest being its cache: half of it holds ten blocks.
+constexpr int kEntropyCarveout = 50;
 constexpr uint32_t kFetchThreads = 128, kFetchBlocks = 264;  // two a multiprocessor of an H200
 constexpr uint32_t kRunsPerWarp = 4;
 constexpr uint32_t kLoads = 4;  // words of a thread on their way
@@ -198,6 +200,8 @@ __global__ void LastPass(const Burst burst, const Chunk* chunks) {
 
 }  // namespace
 
+int SetUpKernels() { return cudaFuncSetAttribute(Entropy, cudaFuncAttributePreferredSharedMemoryCarveout, kEntropyCarveout); }
+
 int BringBurst(const BroughtPiece* pieces, size_t count, void* stream) {
   Brought brought = {};
   if (count > kMaxPieces) return cudaErrorInvalidValue;
@@ -212,11 +216,16 @@ int ClearBurst(const Burst& burst, void* stream) {
 
 namespace {
 
-void LaunchGroup(const Burst& burst, const Chunks* tasks, cudaStream_t stream) {
+void LaunchFetching(const Burst& burst, const Chunks& chunks, cudaStream_t stream) {
+  if (chunks.size == 0) return;
+  const uint32_t blocks = min(chunks.size * (kRunsPerChunk / kRunsPerWarp) / (kFetchThreads / 32), kFetchBlocks);
+  Unstuff<<<blocks, kFetchThreads, 0, stream>>>(burst, chunks.chunks, chunks.size);
+}
+
+void LaunchRest(const Burst& burst, const Chunks* tasks, cudaStream_t stream) {
   const auto chunks = [&](Task task) { return tasks[task].chunks; };
   const auto size = [&](Task task) { return tasks[task].size; };
   if (size(kEntropy) > 0) {
-    Unstuff<<<min(size(kEntropy) * (kRunsPerChunk / kRunsPerWarp) / (kFetchThreads / 32), kFetchBlocks), kFetchThreads, 0, stream>>>(burst, chunks(kEntropy), size(kEntropy));
     const size_t shared_bytes = offsetof(Shared, tables) + burst.most_tables * sizeof(HuffmanTable);
     Entropy<<<size(kEntropy), kRunsPerChunk, shared_bytes, stream>>>(burst, chunks(kEntropy));
   }
@@ -236,8 +245,16 @@ int LaunchBurst(const Burst& burst, const Lanes& lanes) {
   cudaError_t error = cudaEventRecord(fork, stream(0));
   for (size_t group = 1; group < kGroups && error == cudaSuccess; ++group) error = cudaStreamWaitEvent(stream(group), fork, 0);
   if (error != cudaSuccess) return error;
-  for (size_t group = 0; group < kGroups; ++group) LaunchGroup(burst, burst.chunks[group], stream(group));
-  error = cudaGetLastError();
+  // A group's bytes before those of the next: all at once would keep all of them waiting for the bus.
+  for (size_t group = 0; group < kGroups && error == cudaSuccess; ++group) {
+    LaunchFetching(burst, burst.chunks[group][kEntropy], stream(group));
+    if (group + 1 == kGroups) break;
+    const auto fetched = static_cast<cudaEvent_t>(lanes.join[group]);
+    error = cudaEventRecord(fetched, stream(group));
+    if (error == cudaSuccess) error = cudaStreamWaitEvent(stream(group + 1), fetched, 0);
+  }
+  for (size_t group = 0; group < kGroups; ++group) LaunchRest(burst, burst.chunks[group], stream(group));
+  if (error == cudaSuccess) error = cudaGetLastError();
   for (size_t group = 1; group < kGroups && error == cudaSuccess; ++group) {
     const auto join = static_cast<cudaEvent_t>(lanes.join[group]);
     error = cudaEventRecord(join, stream(group));

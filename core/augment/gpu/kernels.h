@@ -22,6 +22,8 @@ struct BroughtPiece {
 };
 
 // All return at once. 0, or CUDA's error.
+// For a device, before its first burst.
+int SetUpKernels();
 // What the burst's pointers point to, before it is launched.
 int BringBurst(const BroughtPiece* pieces, size_t count, void* stream);
 // Before LaunchBurst: the coefficients, to zero.

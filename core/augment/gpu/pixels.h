@@ -258,8 +258,8 @@ HEADRACE_GPU inline void FilterDown(const Burst& burst, const Planes& in, const 
   }
 }
 
-// Outputs (x, y) … (x, y + kLines - 1) of a horizontal pass: bytes[line][channel]. Four inputs a word: a weight is 2¹⁶ a + 2⁸ b + c, and each
-// of these goes with four bytes at once.
+// Outputs (x, y) … (x, y + kLines - 1) of a horizontal pass: bytes[line][channel]. Of the lines behind the first `lines` the last
+// again. Four inputs a word: a weight is 2¹⁶ a + 2⁸ b + c, and each of these goes with four bytes at once.
 template <int kLines>
 HEADRACE_GPU void FilterAlong(const Burst& burst, const Planes& in, const Axis& axis, uint32_t x, uint32_t y, uint32_t lines,
                               uint32_t (*bytes)[3]) {

@@ -65,6 +65,7 @@ class GpuRenderer::Impl {
           CudaStatus(cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(&stream), cudaStreamNonBlocking), "no usable GPU"));
     }
     stream_ = static_cast<cudaStream_t>(lanes_.streams[0]);
+    HEADRACE_RETURN_IF_ERROR(CudaStatus(static_cast<cudaError_t>(gpu::SetUpKernels()), "no usable GPU"));
     HEADRACE_RETURN_IF_ERROR(CudaStatus(cudaMalloc(reinterpret_cast<void**>(&memory_), memory_bytes_),
                                         ("GPU memory of " + std::to_string(memory_bytes_) + " bytes").c_str()));
     HEADRACE_RETURN_IF_ERROR(CreateEvent(cudaEventDisableTiming, &lanes_.fork));
